@@ -21,55 +21,39 @@ COMMANDS = (
     'train predict report test eval_resolutions choose_scaling export predict_large browse_data '
     'convert_data convert_checkpoint push_to_hub print_recipe benchmark position_bias demo'
 ).split()
-RESEARCH = (
-    'eval_classification',
-    'analyze_positions',
-    'make_shapes',
-)  # rope-dense research NAME
+RESEARCH = 'eval_classification analyze_positions make_shapes'.split()
 PACKAGES = {
     **dict.fromkeys(COMMANDS, 'rope_dense.commands'),
     **dict.fromkeys(RESEARCH, 'research'),
 }
+NO_RESEARCH = (
+    'rope-dense research is not installed: run it in a clone of the repository, '
+    'by python -m rope_dense_command research'
+)
 
 
 def main() -> int:
-    """Run the command that the first arguments name; returns the exit code."""
+    """Run the command that the first arguments name, or list all; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors='backslashreplace')
-    given = [word.replace('-', '_') for word in sys.argv[1:3]]
     clone = Path(__file__).parent
     has_research = (clone / 'research').is_dir()
     if has_research:  # which configs import, too
         sys.path.append(str(clone))
-    if given[:1] != ['research']:
-        return run_named('rope-dense', given[:1], COMMANDS, 2)
-    if has_research:
-        return run_named('rope-dense research', given[1:], RESEARCH, 3)
-    print(
-        'error: rope-dense research is not installed: run it in a clone of the repository, '
-        'by python -m rope_dense_command research',
-        file=sys.stderr,
-    )
-    return 2
-
-
-def run_named(
-    program: str, given: Sequence[str], names: Sequence[str], start: int
-) -> int:
-    """Run one of `names`, or list them.
-
-    Args:
-        program: before the name on the command line.
-        given: the name, as that of a module; empty to list all.
-        start: index in ``sys.argv`` of the command's own arguments.
-    """
-    if not given or given[0] in ('_h', '__help'):
+    program, names, given = 'rope-dense', COMMANDS, sys.argv[1:]
+    if given[:1] == ['research']:
+        if not has_research:
+            print(f'error: {NO_RESEARCH}', file=sys.stderr)
+            return 2
+        program, names, given = 'rope-dense research', RESEARCH, given[1:]
+    if not given or given[0] in ('-h', '--help'):
         list_commands(program, names)
         return 0
-    name = given[0]
+    name = given[0].replace('-', '_')
     if name in names:
-        sys.argv[:start] = [f'{program} {shown(name)}']  # the program in messages
+        shown_program = f'{program} {shown(name)}'  # in messages
+        sys.argv[:] = [shown_program, *given[1:]]
         return command(name)(None)
     meant = difflib.get_close_matches(name, names, n=1)
     hint = f'; did you mean {shown(meant[0])}?' if meant else f' (see {program} --help)'

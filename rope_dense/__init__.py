@@ -32,9 +32,9 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module('.api', __name__), name)
     if name in REGISTERED:  # with all modules in them that register classes
         import_module('.parts', __name__)
-    if name in REGISTERED or name in ROOMS:
-        return import_module(f'.{name}', __name__)
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    elif name not in ROOMS:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    return import_module(f'.{name}', __name__)
 
 
 _missing = missing_packages()

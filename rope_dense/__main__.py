@@ -19,9 +19,11 @@ def main() -> int:
         return rope_dense_command.main()
     package, _, name = given.partition('/')
     places = [Path(given)]
-    if package in ('mmdet', 'mmseg', 'mmrotate') and (spec := find_spec(package)):
+    spec = find_spec(package) if package in ('mmdet', 'mmseg', 'mmrotate') else None
+    if spec is not None:
         places.append(Path(str(spec.origin)).parent / '.mim' / 'tools' / name)
-    if not (tool := next(filter(Path.is_file, places), None)):
+    tool = next(filter(Path.is_file, places), None)
+    if tool is None:
         print(f'error: no such file: {" or ".join(map(str, places))}', file=sys.stderr)
         return 2
     sys.argv[:2] = [str(tool)]

@@ -35,21 +35,17 @@ TASKS = {
 }  # fmt: skip
 
 
-def _import_parts(parts: tuple[str, ...]) -> None:
-    for part in parts:
-        import_module(f'{__package__}.{part}')
-
-
 leave_out_import_noise()
-_import_parts(PARTS)
+for _part in PARTS:
+    import_module(f'{__package__}.{_part}')
 for _packages, _parts in TASKS.items():
     try:
         if all(map(find_spec, _packages)):
-            _import_parts(_parts)
+            for _part in _parts:
+                import_module(f'{__package__}.{_part}')
     except Exception as error:  # an incomplete or wrong installation fails in any way
         reason = f'{" or ".join(_packages)} does not import'
+        cause = f'{type(error).__name__}: {error}'
         warnings.warn(
-            f'rope_dense without {", ".join(_parts)}: {reason} '
-            f'({type(error).__name__}: {error})',
-            stacklevel=2,
+            f'rope_dense without {", ".join(_parts)}: {reason} ({cause})', stacklevel=2
         )

@@ -8,10 +8,8 @@ mmengine's registries. mmengine's own classes wait for the same call, ``import_f
 
 import sys
 from collections.abc import Sequence
-from functools import wraps
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -29,30 +27,19 @@ def register(module: str) -> None:
 
 
 class _OpenMMLabImports(MetaPathFinder):
-    """Acts when modules of OpenMMLab are imported: before mmcv.ops, and after mmengine.registry."""
+    """Finds no module, and acts before two modules of OpenMMLab are imported."""
 
     def find_spec(
         self,
         fullname: str,
         path: Sequence[str] | None,
         target: ModuleType | None = None,
-    ) -> ModuleSpec | None:
-        if fullname == 'mmcv.ops':  # reads the operators, which have to be there
+    ) -> None:
+        if fullname == 'mmcv.ops':  # asks for its operators
             import_module('rope_dense.operators').provide_extension()
-        if fullname != 'mmengine.registry':
-            return None
-        spec = PathFinder.find_spec(fullname, path)
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
+        elif fullname == 'mmengine.registry.root':  # has the registries
             leave_out_import_noise()
-            _wait_for_first_look(module.Registry)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+            _wait_for_first_look(import_module('mmengine.registry.registry').Registry)
 
 
 def _wait_for_first_look(kind: Any) -> None:
@@ -62,7 +49,6 @@ def _wait_for_first_look(kind: Any) -> None:
     """
     import_locations = kind.import_from_location
 
-    @wraps(import_locations)
     def import_from_location(registry: object) -> None:
         for module in _WAITING:
             import_module(module)

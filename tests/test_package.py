@@ -12,14 +12,14 @@ from rope_dense.utils.imports import installation_advice, missing_packages
 FAMILY_IMPORTS = ('mmengine', 'mmcv', 'mmdet', 'mmseg')
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# Makes the named packages impossible to import, as on a machine that does not have them.
+# Lets no finder find the named packages, as on a machine that does not have them.
 HIDE = """
 import sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.split('.')[0] in {names}:
-            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
-sys.meta_path.insert(0, Hidden())
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+def find_others(name, *more):
+    return None if name.split('.')[0] in {names} else find(name, *more)
+PathFinder.find_spec = find_others
 """
 
 

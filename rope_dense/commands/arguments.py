@@ -19,7 +19,11 @@ from ..utils.validation import parse_size
 Number = Callable[[str], float]  # a type of an option
 # Names of options in other packages, such as ultralytics, mmdet and RF-DETR.
 ELSEWHERE = dict(
-    imgsz='size', resolution='size', lr0='lr', conf='score', dataset_dir='data'
+    imgsz='size',
+    resolution='size',
+    lr0='lr',
+    conf='score',
+    dataset_dir='data',
 )
 
 
@@ -30,13 +34,12 @@ class ToolParser(argparse.ArgumentParser):
     """
 
     def __init__(self, description: str | None) -> None:
-        layout = argparse.RawDescriptionHelpFormatter
         text = description and description.replace('docs/', f'{DOCS}/')
-        super().__init__(description=text, formatter_class=layout)
-        self.checks: list[Callable[[argparse.Namespace], object]] = []
-        self.add_argument(
-            '--debug', action='store_true', help="print an error's traceback, too"
+        super().__init__(
+            description=text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
+        self.checks: list[Callable[[argparse.Namespace], object]] = []
+        self.add_switch('--debug', "print an error's traceback, too")
 
     def add_switch(self, name: str, help: str) -> None:
         """Add an option without a value."""
@@ -46,6 +49,12 @@ class ToolParser(argparse.ArgumentParser):
         """Add an option of one or more values, by default none."""
         settings.setdefault('default', [])
         self.add_argument(name, nargs='+', metavar=metavar, help=help, **settings)
+
+    def add_number(
+        self, name: str, help: str, least: float, kind: Number = int, **settings: Any
+    ) -> None:
+        """Add an option of a number, `least` or more."""
+        self.add_argument(name, type=at_least(least, kind), help=help, **settings)
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
         """The arguments, checked."""
@@ -57,12 +66,12 @@ class ToolParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UsageError for words that look like options; else end with the usage."""
         _, _, words = message.partition('unrecognized arguments: ')
-        if meant := ' '.join(filter(None, map(self.similar_option, words.split()))):
+        meant = ' '.join(filter(None, map(self.similar_option, words.split())))
+        if meant:
             raise UsageError(f'{message}; did you mean {meant}?')
-        order = ' (give it first: --resume takes the next word)' * message.endswith(
-            ': config'
-        )
-        super().error(f'{message}{order}')
+        if message.endswith(': config'):
+            message += ' (give it first: --resume takes the next word)'
+        super().error(message)
 
     def similar_option(self, word: str) -> str:
         """The option, and its value, that a word such as epochs=3 or --epoch=3 may mean."""
@@ -70,9 +79,8 @@ class ToolParser(argparse.ArgumentParser):
         if not equals and not word.startswith('--'):
             return f'--data {word}' if os.path.isdir(word) else ''
         name = ELSEWHERE.get(name, name).replace('_', '-')
-        options = [
-            option for option in self._option_string_actions if option.startswith('--')
-        ]
+        known = self._option_string_actions
+        options = [option for option in known if option.startswith('--')]
         near = difflib.get_close_matches(f'--{name}', options, n=1, cutoff=0.7)
         return f'{near[0]} {value}'.strip() if near else ''
 
@@ -131,8 +139,9 @@ def add_prediction(parser: ToolParser) -> None:
         help='detectors: minimum score of a box, 0 to 1; for some classes CLASS=SCORE, or report: '
         f"the scores with the best F1 in the run's report ({DEFAULT})",
     )
-    help = 'images, or tiles, per batch (%(default)s)'
-    parser.add_argument('--batch', type=at_least(1), default=1, help=help)
+    parser.add_number(
+        '--batch', 'images, or tiles, per batch (%(default)s)', least=1, default=1
+    )
     parser.add_argument(
         '--size',
         type=image_size_text,
@@ -143,10 +152,13 @@ def add_prediction(parser: ToolParser) -> None:
 
 def score_text(text: str) -> str:
     """A type of least scores: the text itself, which ``least_scores`` reads."""
+    if text == REPORT:
+        return text
     try:
-        return text if text == REPORT else (read_score(text), text)[1]
+        read_score(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def add_device(parser: ToolParser) -> None:
@@ -331,7 +343,7 @@ def config_path(text: str) -> str:
 
 
 def known_start(text: str) -> str:
-    """A type of checkpoints that a training starts from; UsageError for none."""
+    """A type of checkpoints that a training starts from, or auto; UsageError for none."""
     if text != 'auto':
         check_checkpoint(text)
     return text

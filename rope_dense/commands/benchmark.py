@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from .arguments import (
     ToolParser,
     add_cfg_options,
-    at_least,
     config_path,
     image_size_text,
     values,
@@ -45,18 +44,12 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         default=MODES[:2],
         help='(forward training)',
     )
-    parser.add_argument(
-        '--batch', type=at_least(1), default=1, help='images per batch (%(default)s)'
-    )
-    parser.add_argument(
-        '--rounds', type=at_least(1), default=5, help='measured calls (%(default)s)'
-    )
+    parser.add_number('--batch', 'images per batch (%(default)s)', least=1, default=1)
+    parser.add_number('--rounds', 'measured calls (%(default)s)', least=1, default=5)
     parser.add_argument(
         '--device', default='cpu', help='cpu, cuda, cuda:1 ... (%(default)s)'
     )
-    parser.add_argument(
-        '--threads', type=at_least(1), help="CPU threads (PyTorch's own choice)"
-    )
+    parser.add_number('--threads', "CPU threads (PyTorch's own choice)", least=1)
     parser.add_argument('--work-dir', help='(work_dirs/<name of the config>)')
     add_cfg_options(parser)
     return parser.parse(argv)

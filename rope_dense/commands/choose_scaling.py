@@ -14,27 +14,27 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_config, add_model, add_sizes, at_least, values
+from .arguments import ToolParser, add_config, add_model, add_sizes, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = ToolParser(__doc__)
     add_model(parser)
     add_sizes(parser, "1, 1.5 and 2 times the size of the config's test images")
-    parser.add_argument(
+    parser.add_number(
         '--images',
-        type=at_least(2),
+        'validation images that choose, drawn at random; all of fewer (%(default)s)',
+        least=2,
         default=200,
         metavar='N',
-        help='validation images that choose, drawn at random; all of fewer (%(default)s)',
     )
-    parser.add_argument(
+    parser.add_number(
         '--judge',
-        type=at_least(0),
+        'other validation images, on which a chosen setting is compared once more '
+        '(%(default)s)',
+        least=0,
         default=0,
         metavar='N',
-        help='other validation images, on which a chosen setting is compared once more '
-        '(%(default)s)',
     )
     parser.add_list(
         '--scaling',
@@ -46,17 +46,11 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'WINDOW',
         'try only these, as of eval-resolutions, beside the one of the config',
     )
-    parser.add_argument(
-        '--draws',
-        type=at_least(100),
-        default=1000,
-        help='of the bootstrap (%(default)s)',
+    parser.add_number(
+        '--draws', 'of the bootstrap (%(default)s)', least=100, default=1000
     )
-    parser.add_argument(
-        '--seed',
-        type=at_least(0),
-        default=0,
-        help='of images and bootstrap (%(default)s)',
+    parser.add_number(
+        '--seed', 'of images and bootstrap (%(default)s)', least=0, default=0
     )
     add_config(parser)
     return parser.parse(argv)

@@ -20,23 +20,15 @@ classes.txt has one class per line, for masks with the colour: road #804080. See
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..project.find import check_ending, check_path
 from ..utils.errors import UsageError
-from .arguments import ToolParser, at_least, values
+from .arguments import ToolParser, values
 
-FORMATS: tuple[str, ...] = (
-    'coco',
-    'yolo',
-    'voc',
-    'labelme',
-    'cvat',
-    'dota',
-    'createml',
-    'geojson',
-)
-FORMATS += ('colours', 'tiles')
+FORMATS = (
+    'coco', 'yolo', 'voc', 'labelme', 'cvat', 'dota', 'createml', 'geojson', 'colours',
+    'tiles',
+)  # fmt: skip
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -70,14 +62,16 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='FILE',
         help='use only the images listed here, one per line, such as ImageSets/Main/train.txt',
     )
-    parser.add_argument(
-        '--tile', type=at_least(32), help='tiles: side in pixels of an image'
+    parser.add_number('--tile', 'tiles: side in pixels of an image', least=32)
+    parser.add_number('--overlap', 'tiles: in pixels (a quarter of a tile)', least=0)
+    parser.add_number(
+        '--scales',
+        'tiles: of images, such as 0.5 1 (1)',
+        least=0.01,
+        kind=float,
+        nargs='+',
+        default=[1.0],
     )
-    parser.add_argument(
-        '--overlap', type=at_least(0), help='tiles: in pixels (a quarter of a tile)'
-    )
-    scale: dict[str, Any] = dict(type=at_least(0.01, float), nargs='+', default=[1.0])
-    parser.add_argument('--scales', **scale, help='tiles: of images, such as 0.5 1 (1)')
     parser.checks.append(check)
     return parser.parse(argv)
 
@@ -86,15 +80,16 @@ def check(args: argparse.Namespace) -> None:
     for path in filter(None, (args.source, args.images, args.classes, args.split_file)):
         check_path(path)
     is_tiles = args.format == 'tiles'
-    if is_tiles != (args.tile is not None) or (args.overlap or 0) >= (args.tile or 1):
+    has_tile = args.tile is not None
+    if is_tiles != has_tile or (args.overlap or 0) >= (args.tile or 1):
         raise UsageError('--tile: give it for tiles, and --overlap with less')
     if is_tiles:
         return
+    if args.format == 'colours' and (args.val_share or args.split_file):
+        raise UsageError(
+            '--val-share, --split-file: for boxes; give the masks of each split'
+        )
     if args.format == 'colours':
-        if args.val_share or args.split_file:
-            raise UsageError(
-                '--val-share, --split-file: for boxes; give the masks of each split'
-            )
         return
     check_ending('out', args.out, ['.json'])
     if args.val_share and args.out.name == 'val.json':
@@ -111,14 +106,16 @@ def fraction(text: str) -> float:
 
 
 def main(args: argparse.Namespace) -> None:
-    given, tiles = values(args), ('tile', 'overlap', 'scales')
+    given = values(args)
     if args.format == 'tiles':
         from ..data.tiles.write_tiles import write_tiles
 
-        write_tiles(
-            **{name: given[name] for name in ('source', 'out', 'images', *tiles)}
-        )
+        for name in ('format', 'classes', 'val_share', 'split_file'):
+            del given[name]
+        write_tiles(**given)
         return
     from ..data.convert_data import convert_data
 
-    convert_data(**{name: given[name] for name in given if name not in tiles})
+    for name in ('tile', 'overlap', 'scales'):
+        del given[name]
+    convert_data(**given)

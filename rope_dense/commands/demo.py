@@ -50,9 +50,8 @@ def main(args: argparse.Namespace) -> None:
     from ..demo import demo
 
     results = demo(**values(args))
-    verdict = (
-        f'AP50 {results["resolutions"][0]["AP50"]:.3f} at the training resolution, goal'
-    )
+    reached = results['resolutions'][0]['AP50']
+    verdict = f'AP50 {reached:.3f} at the training resolution, goal'
     if not results['reached']:
         raise SystemExit(f'Goal missed: {verdict} {args.goal:.2f}')
     print(f'Goal reached: {verdict} {args.goal:.2f}')

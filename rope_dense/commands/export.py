@@ -63,15 +63,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'boxes, masks and maps are in pixels of the input',
     )
     parser.add_switch('--rgb', 'take RGB images (BGR)')
-    parser.add_argument(
-        '--top', type=at_least(1), help='detections of an image at most'
-    )
+    parser.add_number('--top', 'detections of an image at most', least=1)
     parser.add_argument('--score', type=float, help='leave out detections below it')
-    parser.add_argument(
-        '--opset',
-        type=at_least(17),
-        default=20,
-        help='version of ONNX operators (%(default)s)',
+    parser.add_number(
+        '--opset', 'version of ONNX operators (%(default)s)', least=17, default=20
     )
     add_cfg_options(parser)
     return parser.parse(argv)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..project.find import check_path
-from .arguments import ToolParser, add_model, add_prediction, at_least, values
+from .arguments import ToolParser, add_model, add_prediction, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -58,12 +58,13 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         'segmentors: also write the probability of each class (scores/NAME.npy, float16), but '
         'for images in tiles; with --write yolo: the score of each box as its last number',
     )
-    parser.add_argument(
+    parser.add_number(
         '--tile-above',
-        type=at_least(0, float),
+        'larger images are predicted in tiles (%(default)s)',
+        least=0,
+        kind=float,
         default=32,
         metavar='MEGAPIXELS',
-        help='larger images are predicted in tiles (%(default)s)',
     )
     add_prediction(parser)
     args = parser.parse(argv)

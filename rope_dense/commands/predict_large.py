@@ -41,21 +41,21 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         help='also draw the result on a reduced image, in this file',
     )
-    parser.add_argument(
+    parser.add_number(
         '--tile',
-        type=at_least(32),
-        help='side of a tile in pixels of the image (the shorter side of the test images)',
+        'side of a tile in pixels of the image (the shorter side of the test images)',
+        least=32,
     )
-    parser.add_argument(
+    parser.add_number(
         '--overlap',
-        type=at_least(0),
-        help='minimum overlap of neighbours in pixels (a quarter of a tile)',
+        'minimum overlap of neighbours in pixels (a quarter of a tile)',
+        least=0,
     )
-    parser.add_argument(
+    parser.add_number(
         '--halvings',
-        type=at_least(0),
-        help='detectors: number of halvings of the image, for objects larger than the overlap '
+        'detectors: number of halvings of the image, for objects larger than the overlap '
         '(until one tile holds the image)',
+        least=0,
     )
     parser.add_argument(
         '--merge-iou',

@@ -45,7 +45,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.config:
         find_files(args.config, args.checkpoint)
     for run in args.compare or ():
-        if not any((run / part / 'report.json').is_file() for part in ('report', '')):
+        places = (run / 'report' / 'report.json', run / 'report.json')
+        if not any(map(Path.is_file, places)):
             raise UsageError(
                 f'--compare {run}: no report, run `rope-dense report {run}`'
             )

@@ -36,10 +36,8 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     try:
         main(args)
     except (*NAMED, ValueError) as error:
-        if (
-            os.environ.get('LOCAL_RANK', '0') != '0'
-            and not distributed.is_initialized()
-        ):
+        is_first = os.environ.get('LOCAL_RANK', '0') == '0'
+        if not is_first and not distributed.is_initialized():
             time.sleep(3)
         print_error(error, args.debug)
         return 2

@@ -25,7 +25,9 @@ def size_steps(
     In steps within others, too; ``names`` are of the settings that are sizes in pixels.
     """
     for place, step in nodes(part, key):
-        yield from ((place, step, name) for name in names if step.get(name) is not None)
+        for name in names:
+            if step.get(name) is not None:
+                yield place, step, name
 
 
 def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
@@ -42,7 +44,8 @@ def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
 def all_datasets(cfg: Any) -> Iterator[tuple[str, Any]]:
     """Yield (config key, data set) of each data set within the dataloaders of a config."""
     for name in ('train_dataloader', 'val_dataloader', 'test_dataloader'):
-        if dataset := (cfg.get(name) or {}).get('dataset'):
+        dataset = (cfg.get(name) or {}).get('dataset')
+        if dataset:
             yield from leaf_datasets(dataset, f'{name}.dataset')
 
 
@@ -61,9 +64,10 @@ def pipelines(dataset: Any) -> Iterator[list]:
     """Yield the pipelines of a data set and of the data sets within it."""
     if 'pipeline' in dataset:
         yield dataset['pipeline']
-    for inner in [dataset.get('dataset'), *dataset.get('datasets', [])]:
-        if inner:
-            yield from pipelines(inner)
+    if dataset.get('dataset'):
+        yield from pipelines(dataset['dataset'])
+    for inner in dataset.get('datasets', ()):
+        yield from pipelines(inner)
 
 
 def with_steps(loader: Any, /, **steps: Mapping[str, Any]) -> Any:

@@ -14,26 +14,23 @@ DOCS = CONFIGS.parent / 'docs'  # messages name its pages
 
 def values_in(text: str) -> dict[str, Any]:
     """The values that lines give to names, as JSON, or ``...``; {} if there are other lines."""
+    values = dict[str, Any]()
     try:
-        values = dict[str, Any]()
         for line in ast.parse(text).body:
-            if not isinstance(line, ast.Expr) or not isinstance(
-                line.value, ast.Constant
-            ):
-                (target,) = line.targets  # type: ignore[attr-defined]
-                values[target.id] = literal(line.value)  # type: ignore[attr-defined]
-        return values
+            if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+                continue  # a docstring
+            (target,) = line.targets  # type: ignore[attr-defined]
+            values[target.id] = literal(line.value)  # type: ignore[attr-defined]
     except (SyntaxError, ValueError, AttributeError, RecursionError, MemoryError):
         return {}
+    return values
 
 
 def literal(node: ast.expr) -> Any:
     """A value of numbers, texts, lists, dicts and ``dict(...)``; ``...`` for any other."""
-    if (
-        isinstance(node, ast.Call)
-        and ast.unparse(node.func) == 'dict'
-        and not node.args
-    ):
+    if isinstance(node, ast.Call):
+        if ast.unparse(node.func) != 'dict' or node.args:
+            return ...
         return {item.arg: literal(item.value) for item in node.keywords if item.arg}
     if isinstance(node, (ast.List, ast.Tuple)):
         return [literal(item) for item in node.elts]

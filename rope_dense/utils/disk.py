@@ -50,18 +50,17 @@ def atomic_write(
         partial = Path(folder, f'{token}{path.suffix}')
     with named_disk_errors(path):
         partial.parent.mkdir(parents=True, exist_ok=True)
-        partial.touch(
-            exist_ok=False
-        )  # O_EXCL, which follows no link; the mode is by the umask
+        # O_EXCL, which follows no link; the mode is by the umask.
+        partial.touch(exist_ok=False)
         mode = partial.stat().st_mode
         try:
             yield partial
             if partial.exists():
-                os.chmod(
-                    partial, mode
-                )  # safetensors makes a file that nobody else can read
+                # safetensors makes a file that nobody else can read.
+                os.chmod(partial, mode)
                 if is_flushed:
-                    flush(partial)
+                    with open(partial, 'rb') as file:
+                        os.fsync(file.fileno())
                 path.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(partial, path)
         finally:
@@ -78,21 +77,11 @@ def named_disk_errors(path: Path) -> Iterator[None]:
             raise
         reason = f'{SAID} ({error})'
         with suppress(OSError):
-            there = next(
-                folder for folder in path.absolute().parents if folder.exists()
-            )
-            reason += (
-                f'; its disk has {shutil.disk_usage(there).free / 1e9:.1f} GB left'
-            )
-        raise OSError(
-            getattr(error, 'errno', None) or errno.EIO, reason, str(path)
-        ) from error
-
-
-def flush(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with open(path, 'rb') as file:
-        os.fsync(file.fileno())
+            folder = next(filter(Path.exists, path.absolute().parents))
+            left = shutil.disk_usage(folder).free / 1e9
+            reason += f'; its disk has {left:.1f} GB left'
+        number = getattr(error, 'errno', None) or errno.EIO
+        raise OSError(number, reason, str(path)) from error
 
 
 @contextmanager
@@ -125,9 +114,9 @@ def is_disk_error(error: Exception) -> bool:
 
 def is_interrupt(error: BaseException | None) -> bool:
     """Return whether Ctrl-C caused an error: an interrupted torch.save raises RuntimeError."""
-    return error is not None and (
-        isinstance(error, KeyboardInterrupt) or is_interrupt(error.__context__)
-    )
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
 
 
 def read_json_lines(path: str | Path, strict: bool = False) -> Iterator[dict[str, Any]]:
@@ -164,10 +153,9 @@ def object_in(line: bytes) -> dict[str, Any] | None:
 def read_json_or_empty(path: Path) -> dict[str, Any]:
     """The content of a JSON file that was written here; {} if it is not there, or is broken."""
     try:
-        content = json.loads(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError):
+        return object_in(path.read_bytes()) or {}
+    except OSError:
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 HUB = 'hf-hub:'  # before the name of a model on the Hugging Face hub

@@ -7,15 +7,15 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-_REQUIRED = ('mmengine', 'mmcv')
-
 
 def missing_packages() -> list[str]:
     """Names of the packages every registered class needs that are not installed.
 
     They are looked for and not imported: one that is there but fails says so when it is imported.
     """
-    return [name for name in _REQUIRED if not _is_installed(name)]
+    needed = ('mmengine', 'mmcv')
+    absent = [name for name in needed if name not in sys.modules]
+    return [name for name in absent if find_spec(name) is None]
 
 
 def installation_advice(missing: list[str]) -> str:
@@ -29,13 +29,6 @@ def installation_advice(missing: list[str]) -> str:
         "    pip install --no-build-isolation torch -e '.[openmmlab]'    for the upstream ones\n"
         'or let `make setup` make a complete environment.'
     )
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return name in sys.modules or find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 @cache

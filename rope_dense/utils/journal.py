@@ -30,13 +30,15 @@ class Journal:
 
     def __init__(self, folder: Path, settings: dict, seconds: float = 0.0) -> None:
         self.folder, self.settings, self.seconds = folder, settings, seconds
-        self.state, self.content = folder / 'state.json', folder / 'content'
+        self.state = folder / 'state.json'
+        self.content = folder / 'content'
         self.finished, size = 0, 0
         if self.state.exists():
             self.finished, size = self._read_state()
         folder.mkdir(parents=True, exist_ok=True)
         self.content.touch()
-        if (found := self.content.stat().st_size) < size:
+        found = self.content.stat().st_size
+        if found < size:
             raise damaged_error(self.content, f'{found} bytes, {size} were written')
         os.truncate(self.content, size)
         self.noted = time.monotonic()
@@ -67,22 +69,19 @@ class Journal:
         try:
             stored = json.loads(self.state.read_text(encoding='utf-8'))
             self._check_settings(dict(stored['settings']))
-            finished, size = (
-                checked_integer(key, stored[key], 0) for key in ('finished', 'size')
-            )
-            return finished, size
+            finished = checked_integer('finished', stored['finished'], 0)
+            return finished, checked_integer('size', stored['size'], 0)
         except JournalError:
             raise
         except (ValueError, LookupError, TypeError) as error:
             raise damaged_error(self.state, repr(error)) from error
 
     def _check_settings(self, stored: dict) -> None:
-        names = dict.fromkeys([*self.settings, *stored])
-        differences = [
-            f'{name} {stored.get(name)}, now {self.settings.get(name)}'
-            for name in names
-            if stored.get(name) != self.settings.get(name)
-        ]
+        differences = []
+        for name in self.settings | stored:
+            before, now = stored.get(name), self.settings.get(name)
+            if before != now:
+                differences.append(f'{name} {before}, now {now}')
         if differences:
             raise JournalError(
                 f'{self.folder} has the unfinished result of other settings: '

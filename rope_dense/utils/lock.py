@@ -44,11 +44,9 @@ def exclusive(
         BlockingIOError: another process has the lock; the message names it and the lock file.
     """
     path = Path(os.path.abspath(path))
-    name = (
-        path.with_name(f'.{path.name}.lock')
-        if file is None
-        else Path(os.path.abspath(file))
-    )
+    if file is None:
+        file = path.with_name(f'.{path.name}.lock')
+    name = Path(os.path.abspath(file))
     name.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + seconds
     while True:
@@ -60,9 +58,8 @@ def exclusive(
             if is_locked:
                 command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
                 opened.truncate(0)
-                opened.write(
-                    f'process {os.getpid()} on {socket.gethostname()}: {command}'
-                )
+                about = f'process {os.getpid()} on {socket.gethostname()}'
+                opened.write(f'{about}: {command}')
                 opened.flush()
             try:
                 yield is_locked
@@ -89,31 +86,27 @@ def lock(file: IO[str], path: Path, seconds: float) -> bool:
             return True
         except BlockingIOError:
             file.seek(0)
-            holder, now = file.read() or 'another process', time.monotonic()
+            holder = file.read() or 'another process'
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
             folder = Path(file.name).parent
             if folder not in SAID:
-                print(
-                    f'{file.name}: {error.strerror}: start no second process here',
-                    file=sys.stderr,
-                )
+                advice = 'start no second process here'
+                print(f'{file.name}: {error.strerror}: {advice}', file=sys.stderr)
             SAID.add(folder)
             return False
+        now = time.monotonic()
         if now - start >= seconds:
             reason = (
-                f'is being written by {holder}; wait until it ends, or write elsewhere'
+                f'is being written by {holder}; wait until it ends, or write elsewhere '
+                f'(lock: {file.name})'
             )
-            raise BlockingIOError(
-                errno.EAGAIN, f'{reason} (lock: {file.name})', str(path)
-            )
+            raise BlockingIOError(errno.EAGAIN, reason, str(path))
         if now - last >= LINE and os.environ.get('LOCAL_RANK', '0') == '0':
             last = now
-            print(
-                f'{file.name}: {now - start:.0f} s; waiting for {holder}',
-                file=sys.stderr,
-            )
+            waited = f'{now - start:.0f} s'
+            print(f'{file.name}: {waited}; waiting for {holder}', file=sys.stderr)
         time.sleep(0.1)
 
 

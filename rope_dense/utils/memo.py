@@ -14,9 +14,8 @@ from torch.autograd import forward_ad
 Args = ParamSpec('Args')
 Value = TypeVar('Value')
 Function = TypeVar('Function', bound=Callable)
-MAX_BYTES = (
-    48 * 2**20
-)  # of all results: NAT's plans and angles at 800 x 1333 take 27 MB
+# Of all results: NAT's plans and angles at 800 x 1333 take 27 MB.
+MAX_BYTES = 48 * 2**20
 
 
 def count_bytes(value: object) -> int:
@@ -26,7 +25,7 @@ def count_bytes(value: object) -> int:
     """
     if is_dataclass(value) and hasattr(value, 'nbytes'):
         return value.nbytes
-    sizes, rest = {}, [value]
+    sizes, rest = {}, [value]  # bytes by storage, and parts to count
     while rest:
         part = rest.pop()
         if isinstance(part, Tensor):
@@ -66,10 +65,8 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
         with LOCK:
             value = RESULTS.get(key)
         if value is None:
-            with (
-                torch.inference_mode(False),
-                torch.no_grad(),
-            ):  # so that training can use it later
+            # So that training can use it later.
+            with torch.inference_mode(False), torch.no_grad():
                 if function in ON_HOST and device.type != 'cpu' and not capturing:
                     host: Any = {**kwargs, 'device': torch.device('cpu')}
                     value = send_to_device(function(*args, **host), device)
@@ -95,21 +92,23 @@ def on_host(function: Function) -> Function:
 
 def send_to_device(value: Any, device: torch.device) -> Any:
     """Copy the tensors of a dataclass to a device, in one copy that the host does not wait for."""
-    given = {field.name: getattr(value, field.name) for field in fields(value)}
-    tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}
-    names = sorted(
-        tensors, key=lambda name: -tensors[name].itemsize
-    )  # so that each is aligned
+    tensors = {}
+    for field in fields(value):
+        part = getattr(value, field.name)
+        if isinstance(part, Tensor):
+            tensors[field.name] = part
+    # Large elements first, so that each tensor is aligned.
+    names = sorted(tensors, key=lambda name: -tensors[name].itemsize)
     sizes = [tensors[name].nbytes for name in names]
     host = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=device.type == 'cuda')
     for name, piece in zip(names, host.split(sizes), strict=True):
-        piece.view(tensors[name].dtype).view(tensors[name].shape).copy_(tensors[name])
-    pieces = zip(names, host.to(device, non_blocking=True).split(sizes), strict=True)
-    sent = {
-        name: x.view(tensors[name].dtype).view(tensors[name].shape)
-        for name, x in pieces
-    }
-    return replace(value, **sent)
+        tensor = tensors[name]
+        piece.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+    pieces = host.to(device, non_blocking=True).split(sizes)
+    for name, piece in zip(names, pieces, strict=True):
+        tensor = tensors[name]
+        tensors[name] = piece.view(tensor.dtype).view(tensor.shape)
+    return replace(value, **tensors)
 
 
 def is_tracing() -> bool:

@@ -19,9 +19,8 @@ def end_with_parent() -> None:
     if sys.platform != 'linux':
         return
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if (
-        parent := parent_process()
-    ) is None or os.getppid() != parent.pid:  # ended before
+    parent = parent_process()
+    if parent is None or os.getppid() != parent.pid:  # it ended before
         os._exit(1)
 
 
@@ -33,8 +32,8 @@ def peak_rss() -> int:
 
     ``ru_maxrss``, the fallback without /proc, starts at the parent's value.
     """
-    if STATUS.exists() and (
-        match := re.search(r'VmHWM:\s+(\d+) kB', STATUS.read_text())
-    ):
-        return int(match[1]) * 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if STATUS.exists():
+        match = re.search(r'VmHWM:\s+(\d+) kB', STATUS.read_text())
+        kilobytes = int(match[1]) if match else kilobytes
+    return kilobytes * 2**10

@@ -22,34 +22,38 @@ def progress(items: Iterable[T], title: str, total: int | None = None) -> Iterat
 
 def bar(title: str, total: int | None = None, items: Iterable | None = None) -> tqdm:
     """Progress, as a context, of a loop that says by ``update(n)`` that ``n`` more are done."""
-    total = len(items) if total is None and isinstance(items, Sized) else total
-    text = '{desc}: {n_fmt} of {total_fmt}, {remaining_s:.0f} s left'
-    is_first = os.environ.get('LOCAL_RANK', '0') == '0'  # of the processes of a machine
+    if total is None and isinstance(items, Sized):
+        total = len(items)
     settings = dict(
-        desc=title, total=total, miniters=0, leave=False, disable=not is_first
+        desc=title,
+        total=total,
+        miniters=0,
+        leave=False,
+        disable=os.environ.get('LOCAL_RANK', '0') != '0',  # another process shows it
     )
     if sys.stderr.isatty():
         return tqdm(items, **settings, mininterval=0.2, delay=0.2)
-    text = text if total else '{desc}: {n_fmt}, {elapsed_s:.0f} s'
-    return tqdm(
-        items, **settings, mininterval=10, delay=10, bar_format=text, file=LogStream()
-    )
+    text = '{desc}: {n_fmt}, {elapsed_s:.0f} s'
+    if total:
+        text = '{desc}: {n_fmt} of {total_fmt}, {remaining_s:.0f} s left'
+    log = LogStream()
+    return tqdm(items, **settings, mininterval=10, delay=10, bar_format=text, file=log)
 
 
 @contextmanager
 def show_elapsed(step: str, seconds: float | None = None) -> Iterator[None]:
     """Show the step and its time, each ``seconds``: by default 1 on a terminal and 10 in a log."""
-    done, seconds = Event(), seconds or (1.0 if sys.stderr.isatty() else 10.0)
+    done = Event()
+    if not seconds:
+        seconds = 1.0 if sys.stderr.isatty() else 10.0
 
     def tick() -> None:
         while not done.wait(seconds):
             line.refresh()
 
     with bar(step) as line:
-        line.bar_format, line.delay = (
-            '{desc}: {elapsed_s:.0f} s',
-            0,
-        )  # it is cleared at the end
+        line.bar_format = '{desc}: {elapsed_s:.0f} s'
+        line.delay = 0  # so that it is cleared at the end
         thread = Thread(target=tick, daemon=True)
         thread.start()
         try:
@@ -64,8 +68,9 @@ class LogStream:
 
     def write(self, text: str) -> None:
         """Print a line, unless it is empty."""
-        if text := text.strip():
-            print(text, file=sys.stderr, flush=True)
+        line = text.strip()
+        if line:
+            print(line, file=sys.stderr, flush=True)
 
     def flush(self) -> None:
         """A line has been written when ``write`` returns."""

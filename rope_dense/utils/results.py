@@ -22,9 +22,8 @@ from .lock import exclusive
 
 HOME = '.rope_dense'
 RECORD, FRESH = 'record.jsonl', 'fresh'
-COMPARED = (
-    2**26
-)  # bytes of a file that is known by its content; a larger one by size and time
+# Bytes of a file that is known by its content; a larger one is by its size and time.
+COMPARED = 2**26
 
 Write = Callable[[Path], AbstractContextManager[Path]]  # see ``Results.write``
 Owner = Literal['nobody', 'program', 'input', 'edited', 'other', 'user']
@@ -88,15 +87,12 @@ class Results:
         self.edited: list[Path] = []
         self.known = read_records(self.folder)
         self.stack = ExitStack()
-        self.folders: list[
-            Path
-        ] = []  # that are made, and removed where they stay empty
+        self.folders: list[Path] = []  # that are made, and removed if they stay empty
 
     def __enter__(self) -> Self:
         if self.folder.exists() and not self.folder.is_dir():
-            raise ForeignFileError(
-                f'{self.folder} is a file, and the results need a folder'
-            )
+            reason = 'is a file, and the results need a folder'
+            raise ForeignFileError(f'{self.folder} {reason}')
         above = [self.home, *self.home.parents]
         self.folders = [folder for folder in above if not folder.exists()]
         self.stack.enter_context(exclusive(self.folder, file=self.home / 'lock'))
@@ -125,14 +121,15 @@ class Results:
         if path.exists() and file_identity(path) in self.inputs:
             return 'input'
         past = self.known.get(self.name_of(path), [])
-        if path.is_file() and not path.is_symlink():
-            size = path.stat().st_size
-            digests = {x.digest for x in past if x.size == size}
-            if digests and digest_of(path) in digests:
-                return 'program'
         if not past:
             return 'user'
-        return 'edited' if any(x.source == source for x in past) else 'other'
+        if path.is_file() and not path.is_symlink():
+            size = path.stat().st_size
+            digests = {written.digest for written in past if written.size == size}
+            if digests and digest_of(path) in digests:
+                return 'program'
+        sources = {written.source for written in past}
+        return 'edited' if source in sources else 'other'
 
     def check(
         self, paths: Iterable[str | Path], source: str = '', keeps: bool = False
@@ -199,14 +196,12 @@ class Results:
             if becomes is not None:
                 os.rename(fresh, becomes)
                 return
-            files = [
-                path
-                for path in sorted(fresh.rglob('*'), reverse=True)
-                if path.is_file()
-            ]
-            places = [self.folder / file.relative_to(fresh) for file in files]
-            self.check(places)
-            for file, place in zip(files, places, strict=True):
+            places = {}
+            for path in sorted(fresh.rglob('*'), reverse=True):
+                if path.is_file():
+                    places[path] = self.folder / path.relative_to(fresh)
+            self.check(places.values())
+            for file, place in places.items():
                 with self.write(place) as partial:
                     os.replace(file, partial)
         finally:
@@ -228,9 +223,10 @@ class Results:
         """
         if self.owner(path) == 'program':
             Path(path).unlink()
-            for above in [*Path(self.name_of(path)).parents][:-1]:
+            *above, _ = Path(self.name_of(path)).parents
+            for name in above:
                 with suppress(OSError):  # it is not empty
-                    (self.folder / above).rmdir()
+                    (self.folder / name).rmdir()
 
     def paths(self, name: str = '') -> list[Path]:
         """The recorded files that are there as they were written; all, or by one name."""
@@ -240,16 +236,20 @@ class Results:
     def recorded(self, folder: Path) -> dict[Path, str]:
         """The recorded paths below a folder with the sources of the last; they may be gone."""
         below = f'{self.name_of(folder)}/'
-        names = (name for name in self.known if name.startswith(below))
-        return {self.folder / name: self.known[name][-1].source for name in names}
+        sources = {}
+        for name, written in self.known.items():
+            if name.startswith(below):
+                sources[self.folder / name] = written[-1].source
+        return sources
 
     def edited_text(self) -> str:
         """A line on the files that the user has edited; '' for none."""
-        if len(self.edited) < 2:
-            return ''.join(
-                f'{path} was edited, and stays as it is' for path in self.edited
-            )
-        return f'{len(self.edited)} edited files stay as they are, such as {self.edited[0]}'
+        if not self.edited:
+            return ''
+        first, *others = self.edited
+        if not others:
+            return f'{first} was edited, and stays as it is'
+        return f'{len(self.edited)} edited files stay as they are, such as {first}'
 
     def name_of(self, path: str | Path) -> str:
         """The path of a file below the folder."""

@@ -20,21 +20,17 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite real number; True and False are none."""
-    return (
-        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def checked_integer(
     name: str, value: object, least: int, most: int | None = None
 ) -> int:
     """An integer from ``least`` to ``most``."""
+    limit = 'up' if most is None else f'to {most}'
     if not is_integer(value) or value < least or (most is not None and value > most):
-        refuse(
-            name,
-            value,
-            f'an integer from {least} {"up" if most is None else f"to {most}"}',
-        )
+        refuse(name, value, f'an integer from {least} {limit}')
     return int(value)
 
 
@@ -47,15 +43,16 @@ def checked_number(
     below: float = math.inf,
 ) -> float:
     """A finite number of at least ``least``, more than ``above`` and less than ``below``."""
-    if not (is_number(value) and least <= value and above < value < below):
-        bounds = {
-            f'{least} or more': least,
-            f'more than {above}': above,
-            f'less than {below}': below,
-        }
-        limits = [text for text, bound in bounds.items() if math.isfinite(bound)]
-        refuse(name, value, ', '.join(['a finite number', *limits]))
-    return value
+    if is_number(value) and least <= value and above < value < below:
+        return value
+    allowed = 'a finite number'
+    if math.isfinite(least):
+        allowed += f', {least} or more'
+    if math.isfinite(above):
+        allowed += f', more than {above}'
+    if math.isfinite(below):
+        allowed += f', less than {below}'
+    refuse(name, value, allowed)
 
 
 def check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
@@ -68,9 +65,8 @@ def checked_size(name: str, value: object, least: int = 1) -> tuple[int, int]:
     """(height, width) from an integer or two of them."""
     sides = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(sides) != 2 or not all(is_integer(side) and side >= least for side in sides):
-        refuse(
-            name, value, f'an integer from {least} up, or two of them (height, width)'
-        )
+        allowed = f'an integer from {least} up, or two of them (height, width)'
+        refuse(name, value, allowed)
     return int(sides[0]), int(sides[1])
 
 
@@ -86,7 +82,8 @@ def checked_settings(name: str, value: object, allowed: Sequence[str]) -> dict:
     """A dict whose keys are among ``allowed``."""
     if not isinstance(value, dict):
         refuse(name, value, 'a dict or None')
-    if unknown := sorted(set(value) - set(allowed)):
+    unknown = sorted(set(value) - set(allowed))
+    if unknown:
         raise ValueError(f'{name} has {unknown}, allowed are {list(allowed)}')
     return value
 
@@ -107,5 +104,5 @@ def parse_size(text: str) -> int | tuple[int, int]:
 
 def did_you_mean(given: str, allowed: Iterable[str]) -> str:
     """The end of a message: '; did you mean NAME?', or '' if no name is like the given one."""
-    found = difflib.get_close_matches(given, [*allowed], n=1)
+    found = difflib.get_close_matches(given, list(allowed), n=1)
     return f'; did you mean {found[0]}?' if found else ''
