@@ -75,9 +75,6 @@ def prepare(args: argparse.Namespace) -> None:
     Raises:
         UsageError: settings, or data, cannot be used.
     """
-    from ..project.own.tasks import find_data, read_settings
-    from ..project.own.text import Text
-
     args.found = None
     given = given_options(args)
     written, is_run = read_written_settings(find_config(args.config)) or ({}, True)
@@ -88,6 +85,10 @@ def prepare(args: argparse.Namespace) -> None:
     derives = own.keys() - {'data_root'}  # else a run is as it was, with other data
     if not written or (is_run and not derives):
         return
+    # They import numpy, which other mistakes are answered without.
+    from ..project.own.tasks import find_data, read_settings
+    from ..project.own.text import Text
+
     settings = written | {name: Text(text) for name, text in own.items()}
     if args.data_root is not None:
         settings['data_root'] = args.data_root
