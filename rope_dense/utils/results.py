@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from .disk import atomic_write, named_disk_errors, read_json_lines
@@ -102,12 +101,7 @@ class Results:
                 path.unlink()  # of a process that was killed
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stack.close()
         for folder in self.folders:
             with suppress(OSError):  # it is not empty
