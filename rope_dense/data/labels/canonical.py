@@ -273,27 +273,20 @@ def report_text(
         if empty:
             lines[0] += f'; {empty} training images have no object'
     if len(splits) == len(WORDS):
-        train, val = splits['train']['files'], splits['val']['files']
-        same = num_same(train, val)
+        paths, val = {*splits['train']['files']}, splits['val']['files']
+        by_name = {path.name: path for path in splits['train']['files']}
+        same = 0
+        for path in val:
+            if path in paths:
+                same += 1
+            elif path.name in by_name:
+                same += filecmp.cmp(path, by_name[path.name], shallow=False)
         if same:
             lines.append(
                 f'{same} of {len(val)} validation images are training images, too, '
                 'so figures of the evaluation are too good'
             )
     return '\n'.join([*lines, *folder.notes, *report.lines()])
-
-
-def num_same(files: Sequence[Path], others: Sequence[Path]) -> int:
-    """Number of the others that are, or are a copy of the same name, of one of the files."""
-    paths = {*files}
-    by_name = {path.name: path for path in files}
-    same = 0
-    for path in others:
-        if path in paths:
-            same += 1
-        elif path.name in by_name:
-            same += filecmp.cmp(path, by_name[path.name], shallow=False)
-    return same
 
 
 def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) -> None:

@@ -6,7 +6,7 @@ Its boxes, rotated boxes, polygons and run lengths, also in forms that COCO has 
 import ast
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -226,9 +226,10 @@ def labelled(
                 kind = f'object of category {key}, which the file does not list'
                 item.leave_out(kind, where)
                 continue
+            note = partial(report.note, where=where)
             if given.get('score') is not None:
-                report.note(SCORED, where)
-            annotation = Annotation(given, entry.size, convention, where, report)
+                note(SCORED)
+            annotation = Annotation(given, entry.size, convention, note)
             shape = annotation.shape(names[key])
             if shape is None:
                 kind = POINTS if given.get('keypoints') else NO_PLACE
@@ -249,12 +250,7 @@ class Annotation:
     size: tuple[int, int] | None
     # Of (x, y, w, h, angle), as `angle_version` of `info` names it.
     convention: str | None
-    where: str
-    report: Report
-
-    def note(self, kind: str) -> None:
-        """Count something that is unusual."""
-        self.report.note(kind, self.where)
+    note: Callable[[str], None]  # counts what is unusual of it
 
     def shape(self, label: str) -> Shape | None:
         """The object; None without a box and an outline."""

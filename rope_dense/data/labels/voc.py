@@ -22,6 +22,7 @@ from .places import FileKind
 from .splits import split_files
 
 PLACES = ('bndbox', 'robndbox', 'polygon', 'points')  # nodes of an object
+NO_PLACE = 'object without bndbox, polygon or robndbox'
 TRUE = ('1', 'true', 'yes')
 
 
@@ -35,22 +36,21 @@ def read_voc(part: Split, classes: Sequence[str] | None, report: Report) -> Read
     """Images with an XML file: of their name, else the one whose ``filename`` they are."""
 
     def read(path: Path, image: Path) -> Labelled | None:
-        if (root := read_annotation(path, report)) is None:
+        root = read_annotation(path, report)
+        if root is None:
             return None
         item = Labelled(image, size=size_in(root))
         for number, node in enumerate(root.findall('object'), start=1):
             where = f'{path.name}, object {number}'
-            if not len(node) or (node.findtext('deleted') or '').strip() == '1':
+            if not len(node) or node.findtext('deleted', '').strip() == '1':
                 report.note('empty or deleted <object>', where)
                 continue
             with errors_at(f'{path}, object {number}'):
-                if shape := shape_of(node, where, report):
-                    item.shapes.append(shape)
-                else:
-                    label = node.findtext('name') or ''
-                    item.leave_out(
-                        'object without bndbox, polygon or robndbox', where, label
-                    )
+                shape = shape_of(node, where, report)
+            if shape:
+                item.shapes.append(shape)
+            else:
+                item.leave_out(NO_PLACE, where, node.findtext('name', ''))
         return item
 
     def count(path: Path) -> int | None:
@@ -63,10 +63,8 @@ def read_voc(part: Split, classes: Sequence[str] | None, report: Report) -> Read
 def read_image_name(path: Path) -> str | None:
     """The ``folder`` and ``filename`` of the image that an annotation names."""
     root = read_xml(path)
-    folder, name = (
-        (root.findtext(tag) or '').strip() for tag in ('folder', 'filename')
-    )
-    return f'{folder}/{name}' if name else None
+    name = root.findtext('filename', '').strip()
+    return f'{root.findtext("folder", "").strip()}/{name}' if name else None
 
 
 def read_annotation(path: Path, report: Report) -> Element | None:
@@ -76,9 +74,8 @@ def read_annotation(path: Path, report: Report) -> Element | None:
     """
     root = read_xml(path)
     if root.tag != 'annotation':
-        report.note(
-            'XML file that is no annotation of Pascal VOC (left out)', path.name
-        )
+        kind = 'XML file that is no annotation of Pascal VOC (left out)'
+        report.note(kind, path.name)
         return None
     for node in root.iter() if root.find('object') is None else ():
         tag = node.tag.lower() if isinstance(node.tag, str) else ''
@@ -94,9 +91,8 @@ def read_annotation(path: Path, report: Report) -> Element | None:
 def size_in(root: Element) -> tuple[int, int] | None:
     """(height, width) of the image; None where a tool wrote 0, 'None' or nothing."""
     try:
-        height, width = (
-            int(float(root.findtext(f'size/{k}') or 0)) for k in ('height', 'width')
-        )
+        height = int(float(root.findtext('size/height') or 0))
+        width = int(float(root.findtext('size/width') or 0))
     except ValueError:
         return None
     return (height, width) if height > 0 and width > 0 else None
@@ -104,13 +100,13 @@ def size_in(root: Element) -> tuple[int, int] | None:
 
 def shape_of(node: Element, where: str, report: Report) -> Shape | None:
     """The object of a node: a rotated box, polygons, or a box; None if it has none of them."""
-    if not (label := (node.findtext('name') or '').strip()):
+    label = node.findtext('name', '').strip()
+    if not label:
         raise ValueError('its <name> is empty or missing')
-    difficult = node.findtext('difficult') or node.findtext('Difficult') or ''
-    more: dict[str, Any] = dict(
-        where=where, difficult=difficult.strip().lower() in TRUE
-    )
-    box, rotated = node.find('bndbox'), node.find('robndbox')
+    difficult = node.findtext('difficult', '') or node.findtext('Difficult', '')
+    is_difficult = difficult.strip().lower() in TRUE
+    more: dict[str, Any] = dict(where=where, difficult=is_difficult)
+    rotated = node.find('robndbox')
     if rotated is not None and rotated.find('angle') is not None:
         # Of roLabelImg: centre and sides in pixels from 0, and clockwise radians.
         x, y, width, height, angle = numbers_in(rotated, 'cx', 'cy', 'w', 'h', 'angle')
@@ -120,30 +116,25 @@ def shape_of(node: Element, where: str, report: Report) -> Shape | None:
             )
         place = (x - width / 2, y - height / 2, width, height)
         return rotated_shape(label, place, np.rad2deg(angle), **more)
-    polygons = [
-        points for part in node.findall('polygon') if len(points := points_in(part)) > 4
-    ]
-    if (
-        box is not None
-        and box.find('xmin') is None
-        and len(points := points_in(box)) > 4
-    ):
-        polygons.append(points)  # <bndbox> with corners x0, y0, ...
-        box = None
-    upright = None
-    if (
-        box is not None
-    ):  # from the pixel (xmin, ymin) to (xmax, ymax), which count from 1
+    polygons = [*map(points_in, node.findall('polygon'))]
+    box, upright = node.find('bndbox'), None
+    if box is not None and box.find('xmin') is None:
+        polygons.append(points_in(box))  # <bndbox> with corners x0, y0, ...
+        box = None if len(polygons[-1]) > 4 else box
+    polygons = [points for points in polygons if len(points) > 4]
+    if box is not None:
+        # From the pixel (xmin, ymin) to (xmax, ymax), which count from 1.
         values = numbers_in(box, 'xmin', 'ymin', 'xmax', 'ymax')
-        (left, right), (top, bottom) = sorted(values[::2]), sorted(values[1::2])
+        left, right = sorted(values[::2])
+        top, bottom = sorted(values[1::2])
         if [left, top, right, bottom] != values:
             report.note('box with its corners in another order (put in order)', where)
         upright = left - 1, top - 1, right - left + 1, bottom - top + 1
-    if not polygons:
-        return Shape(label, upright, **more) if upright else None
-    outline = polygon_shape(label, np.concatenate(polygons), **more)
-    outline.outline, outline.box = polygons, upright or outline.box
-    return outline
+    if polygons:
+        shape = polygon_shape(label, np.concatenate(polygons), **more)
+        shape.outline, shape.box = polygons, upright or shape.box
+        return shape
+    return Shape(label, upright, **more) if upright else None
 
 
 def numbers_in(node: Element, *names: str) -> list[float]:
@@ -156,13 +147,16 @@ def points_in(polygon: Element) -> list[float]:
 
     Or from the <pt><x>, <y></pt> of LabelMe's XML files, which count from 0.
     """
-    if points := polygon.findall('pt'):
-        return finite_numbers(
-            [point.findtext(axis) for point in points for axis in 'xy'], 'a corner'
-        )
-    numbered = {node.tag.lower(): node.text for node in polygon}
-    order = sorted(int(name[1:]) for name in numbered if re.fullmatch(r'x\d+', name))
-    values = [numbered.get(f'{axis}{number}') for number in order for axis in 'xy']
+    values = []
+    points = polygon.findall('pt')
+    for point in points:
+        values += [point.findtext('x'), point.findtext('y')]
+    if points:
+        return finite_numbers(values, 'a corner')
+    texts = {node.tag.lower(): node.text for node in polygon}
+    order = sorted(int(name[1:]) for name in texts if re.fullmatch(r'x\d+', name))
+    for number in order:
+        values += [texts.get(f'x{number}'), texts.get(f'y{number}')]
     return [value - 1 for value in finite_numbers(values, 'a corner')]
 
 

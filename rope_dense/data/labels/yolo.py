@@ -36,6 +36,7 @@ TWO_READINGS = (
     'class x y width height, for rotated boxes write their four corners, for triangles one corner '
     'twice'
 )
+NUMBER = re.compile('-*[0-9.]')  # the start of one
 KPT_SHAPE = 'write kpt_shape: [points, 2 or 3] to data.yaml'
 
 
@@ -50,7 +51,8 @@ def read_yolo(part: Split, classes: Sequence[str] | None, report: Report) -> Rea
     """
     names, options = classes or (), dict(part.options)
     if not names:
-        if (found := read_names_above([part.source], part.inventory)) is None:
+        found = read_names_above([part.source], part.inventory)
+        if found is None:
             raise ValueError(
                 f'{part.source}: no names of classes: write them to classes.txt in it or above, '
                 'one a line in the order of their numbers, or give --classes'
@@ -84,9 +86,8 @@ class LineReader:
     numbers: set[int] = field(default_factory=set)  # of the classes in the lines
     boxes: int = 0
     corners: int = 0  # boxes that may be left, top, right and bottom
-    beyond: list[str] = field(
-        default_factory=list
-    )  # such boxes that else leave their image
+    # Such boxes that else leave their image.
+    beyond: list[str] = field(default_factory=list)
     outlines: int = 0
     triangles: list[str] = field(default_factory=list)  # or boxes with two more numbers
     # Outlines, as long as all of them may be boxes with key points.
@@ -120,7 +121,8 @@ class LineReader:
     def read(self, path: Path, file: Path) -> Labelled:
         """An image with the objects of its label file."""
         item = Labelled(file)
-        if not (lines := list(read_numbered_lines(path))):
+        lines = list(read_numbered_lines(path))
+        if not lines:
             return item
         try:
             image = self.part.inventory.header(file)
@@ -135,9 +137,8 @@ class LineReader:
                 self.numbers.add(number)
                 is_known = 0 <= number < len(self.names)
                 label = self.names[number] if is_known else ''
-                shape = self.shape(
-                    label, numbers[1:], (image.width, image.height), where
-                )
+                size = image.width, image.height
+                shape = self.shape(label, numbers[1:], size, where)
             except ValueError as error:  # ``errors_at`` would cost more than the line
                 raise PlacedError(f'{path.with_name(where)}: {error}') from error
             if is_known:
@@ -162,11 +163,10 @@ class LineReader:
             kind = 'box with a fifth number (taken as its score; an angle is not read)'
             self.report.note(kind, where)
         elif count != 4:
-            corners = [
-                v * side for v, side in zip(self.outline(values, where), cycle(size))
-            ]
+            pairs = zip(self.outline(values, where), cycle(size))
+            corners = [value * side for value, side in pairs]
             return polygon_shape(label, corners, where=where)
-        (width, height), (x, y, across, down) = size, values[:4]
+        x, y, across, down = values[:4]
         if max(map(abs, values[:4])) > FARTHEST:
             far = max(values[:4], key=abs)
             raise ValueError(
@@ -176,22 +176,12 @@ class LineReader:
             self.boxes += 1
             if 0 <= x < across <= 1 and 0 <= y < down <= 1:
                 self.corners += 1
-                if (
-                    max(
-                        x + across / 2 - 1,
-                        y + down / 2 - 1,
-                        across / 2 - x,
-                        down / 2 - y,
-                    )
-                    > BEYOND
-                ):
+                right, bottom = x + across / 2 - 1, y + down / 2 - 1
+                if max(right, bottom, across / 2 - x, down / 2 - y) > BEYOND:
                     self.beyond.append(where)
-        box = (
-            (x - across / 2) * width,
-            (y - down / 2) * height,
-            across * width,
-            down * height,
-        )
+        width, height = size
+        left, top = (x - across / 2) * width, (y - down / 2) * height
+        box = left, top, across * width, down * height
         return Shape(label, box, where=where)
 
     def outline(self, values: Sequence[float], where: str) -> Sequence[float]:
@@ -199,9 +189,8 @@ class LineReader:
         count = len(values)
         if count > 7 and count % 2 and (count - 4) % 3 and 0 <= values[-1] <= 1:
             # Not so where the numbers may be of key points.
-            self.report.note(
-                'polygon with a number behind it (taken as its score)', where
-            )
+            kind = 'polygon with a number behind it (taken as its score)'
+            self.report.note(kind, where)
             values = values[:-1]
         elif count < 6 or count % 2:
             hint = 'is a fifth an angle? For rotated boxes write their four corners; '
@@ -255,31 +244,27 @@ def may_be_pose(values: Sequence[float], step: int) -> bool:
 
     Points without a label are 0, 0. The corners of a rotated box are no such points.
     """
+    if len(values) == 8:
+        differences = np.dot([1, -1, 1, -1], np.reshape(values, (-1, 2)))
+        if np.abs(differences).max() < PARALLEL:
+            return False
     x, y, width, height = values[:4]
-    differences = (
-        np.dot([1, -1, 1, -1], np.reshape(values[:8], (-1, 2)))
-        if len(values) == 8
-        else 1
-    )
-    if np.abs(differences).max() < PARALLEL:
-        return False
     points = [values[n : n + step] for n in range(4, len(values), step)]
-    return len(points[-1]) == step and all(
-        (
-            not any(point[:2])
-            or (abs(point[0] - x) <= width / 2 and abs(point[1] - y) <= height / 2)
-        )
-        and (step == 2 or point[2] in (0, 1, 2))
-        for point in points
-    )
+    if len(points[-1]) != step:
+        return False
+    for point in points:
+        is_in = abs(point[0] - x) <= width / 2 and abs(point[1] - y) <= height / 2
+        if any(point[:2]) and not is_in:
+            return False
+        if step == 3 and point[2] not in (0, 1, 2):
+            return False
+    return True
 
 
 def is_yolo(line: str) -> bool:
     """Return whether a line is a class and numbers; also if they are not as they should be."""
     words = line.replace(',', ' ').split()
-    return len(words) > 4 and all(
-        word.lstrip('-')[:1] in set('0123456789.') for word in words
-    )
+    return len(words) > 4 and all(map(NUMBER.match, words))
 
 
 def has_yolo(path: Path) -> bool:

@@ -48,20 +48,24 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
     ValueError for several data sets, or one that lacks names of classes, images or labels.
     """
     root = inventory.root
-    if declaration := find_declaration(root, inventory):
+    declaration = find_declaration(root, inventory)
+    if declaration:
         return declared_folder(*declaration, inventory)
-    found, homes = list[LabelFolder](), dict[frozenset[str], Path]()  # of images
+    found, homes = [], {}  # the second by images
     for folder in inventory.subfolders(root).values():
-        if declaration := find_declaration(folder, inventory):
-            found.append(one := declared_folder(*declaration, inventory))
-            parts = one.splits.values()
-            images = [
-                x for part in parts for x in (*part.files.pairs.values(), *part.files.unlabelled)
-            ]
+        declaration = find_declaration(folder, inventory)
+        if declaration:
+            one = declared_folder(*declaration, inventory)
+            found.append(one)
+            images = set[Path]()
+            for part in one.splits.values():
+                images.update(part.files.pairs.values(), part.files.unlabelled)
             homes[frozenset(map(str, images))] = one.splits['train'].images
     pairs = find_pairs(inventory, FILES)
-    if pairs and homes and (rest := {*pairs.image_of.values()}.difference(*homes)):
-        homes[frozenset(rest)] = Path(min(rest)).parent
+    if pairs and homes:
+        rest = {*pairs.image_of.values()}.difference(*homes)
+        if rest:
+            homes[frozenset(rest)] = Path(min(rest)).parent
     if len(homes) > 1:
         names = ' and '.join(map(str, homes.values()))
         raise ValueError(
@@ -78,17 +82,19 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
 def undeclared_folder(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
     """A data set by the names of its folders; ValueError without one list of classes."""
     parts, by = split_files(pairs, inventory)
-    places = dict.fromkeys(
-        x for part in parts.values() for x in (part.source, part.images)
-    )
-    if (found := read_names_above(places, inventory)) is None:
+    places = dict[Path, None]()
+    for part in parts.values():
+        places |= dict.fromkeys((part.source, part.images))
+    found = read_names_above(places, inventory)
+    if found is None:
         raise ValueError(
             f'{parts["train"].source} has YOLO labels, but names of the classes are missing: write '
             f'them to {inventory.root / CLASSES_FILE}, one a line in the order of their numbers, '
             'or add the data.yaml'
         )
     names, options = found
-    parts = {split: replace(part, options=options) for split, part in parts.items()}
+    for split, part in parts.items():
+        parts[split] = replace(part, options=options)
     return LabelFolder(YOLO, parts, by, names)
 
 
@@ -96,56 +102,54 @@ def declared_folder(
     file: Path, content: dict[str, Any], inventory: Inventory
 ) -> LabelFolder:
     """The data set that a file declares; without `val` a part of its images is for validation."""
-    root, given = (
-        inventory.root,
-        {split: split_entries(content, split) for split in WORDS},
-    )
+    root = inventory.root
+    given = {split: split_entries(content, split) for split in WORDS}
     if not given['train']:
         raise ValueError(
             f'{file} has no `train`: write the folder of the training images'
         )
     options = key_points(file, content)
-    places = {
-        s: [find_folder(x, content, file, root) for x in items]
-        for s, items in given.items()
-    }
-    train, val = (list(map(os.path.normpath, items)) for items in given.values())
+    places = {}
+    for split, entries in given.items():
+        places[split] = [find_folder(entry, content, file, root) for entry in entries]
+    train, val = [[*map(os.path.normpath, entries)] for entries in given.values()]
     if places['train'] == places['val'] and train != val:
         raise ValueError(
             f'{file}: {given["train"][0]!r} and {given["val"][0]!r} are both found in '
             f'{places["train"][0]}: is a folder missing?'
         )
-    sets = {
-        split: ImageSet(items, inventory) for split, items in places.items() if items
-    }
-    folders = [folder for one in sets.values() for folder in one.folders]
-    images = [image for one in sets.values() for image in one.images]
+    sets, folders, images = {}, [], []
+    for split, some in places.items():
+        if some:
+            one = ImageSet(some, inventory)
+            sets[split] = one
+            folders += one.folders
+            images += one.images
     pairs = pair_files(FILES, root, images, candidate_files(folders, inventory))
-    chosen = dict[str, Chosen]()
+    chosen = {}
     for split, one in sets.items():
-        if (some := one.chosen(pairs)) is None:
+        found = one.chosen(pairs)
+        if found is None:
             raise ValueError(
                 f'{file}: no label files (.txt) for the {WORDS[split]} images in {given[split][0]}'
                 f': looked in {label_folder(str(places[split][0]))} and beside the images'
             )
-        chosen[split] = some
+        chosen[split] = found
     described = str(file.relative_to(root))
-    if outside := [
-        folder for folder in folders if not Path(folder).is_relative_to(root)
-    ]:
+    outside = [folder for folder in folders if not Path(folder).is_relative_to(root)]
+    if outside:
         described += f' (images in {outside[0]})'
     if 'val' not in sets:
         chosen = split_pairs_by_hash(pairs, inventory, chosen['train'].files)
         described += f', which has no `val`, and {BY_HASH}'
     parts = {}
-    for split, some in chosen.items():
+    for split, found in chosen.items():
         common = Path(os.path.commonpath(sets.get(split, sets['train']).folders))
         notes = tuple(pairs.notes) if split == 'train' else ()
-        part = make_split(pairs, inventory, some, notes)
+        part = make_split(pairs, inventory, found, notes)
         parts[split] = replace(part, images=common, options=options)
-    names = class_names_of(
-        content, file, [part.source for part in parts.values()], inventory
-    )
+    sources = [part.source for part in parts.values()]
+    names = class_names_of(content, file, sources, inventory)
     return LabelFolder(YOLO, parts, described, names)
 
 
@@ -153,40 +157,32 @@ class ImageSet:
     """The images of a split in folders and lists; ValueError for a list without an image."""
 
     def __init__(self, places: Iterable[Path], inventory: Inventory) -> None:
-        self.images, self.folders = (
-            list[str](),
-            list[str](),
-        )  # declared, or of listed images
-        self.absent: list[str] | None = (
-            None  # listed images that are not there; None without list
-        )
+        self.images = list[str]()
+        self.folders = list[str]()  # declared, or of listed images
+        # Listed images that are not there; None without list.
+        self.absent: list[str] | None = None
         known = inventory.images(inventory.root)
         for place in places:
             if place.is_dir():
                 self.folders.append(str(place))
-                self.images += [str(file) for _, file in inventory.images(place)]
+                self.images += map(str, inventory.images(place).by_stem.values())
                 continue
-            lines = [
-                line for line in map(str.strip, read_text(place).splitlines()) if line
-            ]
-            listed, self.absent = list[str](), self.absent or []
+            lines = [*filter(None, map(str.strip, read_text(place).splitlines()))]
+            listed = []
+            self.absent = self.absent or []
             for line in lines:
-                exact = Path(
-                    os.path.normpath(place.parent / line)
-                )  # perhaps of another folder
-                is_there = (
-                    exact.suffix.lower() in inventory.image_suffixes and exact.is_file()
-                )
-                if image := (exact if is_there else listed_image(line, known)):
+                # Perhaps of another folder.
+                exact = Path(os.path.normpath(place.parent / line))
+                is_image = exact.suffix.lower() in inventory.image_suffixes
+                is_there = is_image and exact.is_file()
+                image = exact if is_there else listed_image(line, known)
+                if image:
                     listed.append(str(image))
                 else:
                     self.absent.append(os.path.splitext(line.replace('\\', '/'))[0])
-            if not listed:  # the text of a file elsewhere is not shown
-                example = (
-                    f', {lines[0]},'
-                    if lines and place.is_relative_to(inventory.root)
-                    else ''
-                )
+            if not listed:
+                is_own = lines and place.is_relative_to(inventory.root)
+                example = f', {lines[0]},' if is_own else ''  # no text from elsewhere
                 raise ValueError(
                     f'{place}: none of its {len(lines)} images{example} is in {inventory.root}, '
                     f'which has {len(known.by_stem)} images'
@@ -199,22 +195,20 @@ class ImageSet:
         labels = {*map(label_folder, self.folders)}
         above = {*map(os.path.dirname, labels)}
         starts = tuple(f'{place}/' for place in labels.union(self.folders))
-        if not any(
-            x.startswith(starts) or os.path.dirname(x) in above for x in pairs.files
-        ):
+        for path in pairs.files:
+            if path.startswith(starts) or os.path.dirname(path) in above:
+                break
+        else:
             return None
         images, places = {*self.images}, Places(FILES, pairs.home)
         absent = {places.of(f'{pairs.home}/{name}.').key for name in self.absent or ()}
         files = [path for path, image in pairs.image_of.items() if image in images]
-        files += [
-            path
-            for path in pairs.orphans
-            if (
-                path.startswith(starts)
-                if self.absent is None
-                else pairs.files[path].key in absent
-            )
-        ]
+        for path in pairs.orphans:
+            is_own = path.startswith(starts)
+            if self.absent is not None:
+                is_own = pairs.files[path].key in absent
+            if is_own:
+                files.append(path)
         absent -= {pairs.files[path].key for path in files}
         return Chosen(files, self.images, absent)
 
@@ -238,11 +232,11 @@ def label_folder(images: str) -> str:
 
 def texts_in(folders: Iterable[str], inventory: Inventory) -> list[str]:
     """The text files in folders and below them that may have labels, by their names."""
-    files = [
-        path for folder in folders for path in inventory.paths(Path(folder), ('.txt',))
-    ]
+    files = dict[str, None]()
+    for folder in folders:
+        files |= dict.fromkeys(inventory.paths(Path(folder), ('.txt',)))
     start = len(str(inventory.root))
-    return [path for path in dict.fromkeys(files) if not NO_LABELS.search(path[start:])]
+    return [path for path in files if not NO_LABELS.search(path[start:])]
 
 
 def refuse_unplaced(inventory: Inventory) -> None:

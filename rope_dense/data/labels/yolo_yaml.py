@@ -12,31 +12,28 @@ from .inventory import Inventory
 from .places import SPLITS
 
 ABSENT = ('', '~', 'null', 'Null', 'NULL', 'None')  # as the text of a yaml
-DECLARATIONS = (('.yaml', '.yml'), ('.data',))
+YAML = ('.yaml', '.yml')
 LISTS = ('.txt', '.names', '.labels')  # of files with a name of a class in each line
 LISTS_OF_NAMES = ('classes.txt', 'labels.txt')
 KPT_SHAPE = re.compile(r'[1-9]\d* [23]')
-ABOVE = (
-    3  # folders above label files outside the data set that may have names of classes
-)
-KEYS = [name for names in SPLITS.values() for name in names]
+# Folders above label files outside the data set that may have names of classes.
+ABOVE = 3
+# Of a declaration, by which two are of one data set.
+KEYS = ('path', 'names', *SPLITS['train'], *SPLITS['val'])
 
 
 def find_declaration(
     folder: Path, inventory: Inventory
 ) -> tuple[Path, dict[str, Any]] | None:
     """The file in a folder that declares a YOLO data set, and its content; ValueError for two."""
-    for suffixes in DECLARATIONS:
-        found = dict[Path, dict[str, Any]]()
+    for suffixes in (YAML, ('.data',)):
+        found, said = {}, []
         for path in inventory.directly(folder, suffixes):
             content = read_declaration(path)
-            if content.keys() & {'names', 'nc'} and any(
-                split_entries(content, x) for x in SPLITS
-            ):
+            has_classes = 'names' in content or 'nc' in content
+            if has_classes and any(split_entries(content, split) for split in SPLITS):
                 found[path] = content
-        said = [
-            [one.get(key) for key in ('path', 'names', *KEYS)] for one in found.values()
-        ]
+                said.append([*map(content.get, KEYS)])
         if any(one != said[0] for one in said):
             names = ', '.join(path.name for path in found)
             raise ValueError(
@@ -50,11 +47,13 @@ def find_declaration(
 def read_declaration(path: Path) -> dict[str, Any]:
     """The content of a yaml, or of KEY = VALUE; {} if it is none, or broken and has no `names`."""
     if path.suffix.lower() == '.data':
-        pairs = [line.partition('=') for line in read_text(path).splitlines()]
-        content = {key.strip(): value.strip() for key, sign, value in pairs if sign}
-        return {
-            'nc' if key == 'classes' else key: value for key, value in content.items()
-        }
+        content = {}
+        for line in read_text(path).splitlines():
+            key, sign, value = line.partition('=')
+            if sign:
+                name = key.strip()
+                content['nc' if name == 'classes' else name] = value.strip()
+        return content
     try:
         given = read_yaml(path)
     except ValueError:
@@ -69,9 +68,9 @@ def split_entries(content: Mapping[str, Any], split: str) -> list[str]:
     for name in SPLITS[split]:
         given = content.get(name)
         items = given if isinstance(given, list) else [given]
-        if found := [
-            item for item in items if isinstance(item, str) and item not in ABSENT
-        ]:
+        texts = [item for item in items if isinstance(item, str)]
+        found = [text for text in texts if text not in ABSENT]
+        if found:
             return found
     return []
 
@@ -81,9 +80,8 @@ def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     given = content.get('kpt_shape')
     if given is None or given in ABSENT or given == []:
         return {}
-    if not isinstance(given, list) or not KPT_SHAPE.fullmatch(
-        ' '.join(map(str, given))
-    ):
+    numbers = ' '.join(map(str, given)) if isinstance(given, list) else ''
+    if not KPT_SHAPE.fullmatch(numbers):
         raise ValueError(
             f'{file}: kpt_shape is {given!r:.80}; it is [points, 2 or 3], as [17, 3]'
         )
@@ -96,27 +94,23 @@ def find_folder(entry: str, content: Mapping[str, Any], file: Path, root: Path) 
     What is in the data set comes first: paths are written on another machine (`path`, absolute
     paths, folders of a project), and Roboflow writes `../train/images`.
     """
-    name, base = (
-        entry.replace('\\', '/'),
-        str(content.get('path', '')).replace('\\', '/'),
-    )
-    homes = [
-        Path(os.path.normpath(file.parent / ('' if base in ABSENT else base))),
-        file.parent,
-    ]
+    name = entry.replace('\\', '/')
+    base = str(content.get('path', '')).replace('\\', '/')
+    base = '' if base in ABSENT else base
+    homes = [Path(os.path.normpath(file.parent / base)), file.parent]
     exact = [Path(os.path.normpath(home / name)) for home in homes]
+    paths = [*exact]
     parts = parts_of(name)
-    loose = [
-        home.joinpath(*parts[n:]) for home in (*homes, root) for n in range(len(parts))
-    ]
-    paths = [path for path in dict.fromkeys([*exact, *loose]) if os.path.exists(path)]
-    there = [
-        path
-        for path in paths
-        if path.is_dir() or path.suffix.lower() not in IMAGE_SUFFIXES
-    ]
-    inside = [path for path in there if path.is_relative_to(root)]
-    outside = [path for path in there if path in exact and path not in inside]
+    for home in (*homes, root):
+        paths += [home.joinpath(*parts[start:]) for start in range(len(parts))]
+    inside, outside = [], []
+    for path in dict.fromkeys(paths):
+        is_list = path.suffix.lower() not in IMAGE_SUFFIXES and os.path.exists(path)
+        if is_list or os.path.isdir(path):
+            if path.is_relative_to(root):
+                inside.append(path)
+            elif path in exact:
+                outside.append(path)
     if not inside and not outside:
         raise ValueError(
             f'{file}: {entry!r:.200} is no folder and no list of images: looked for '
@@ -142,19 +136,24 @@ def class_names_of(
     """
     given, is_yaml = content.get('names'), file.suffix.lower() != '.data'
     if given is None:
-        if (found := read_names_above([file.parent], inventory)) is None:
+        found = read_names_above([file.parent], inventory)
+        if found is None:
             raise ValueError(f'{file} has no `names` of the classes')
-        names = found[0]
+        names, _ = found
     elif is_yaml:
         names = listed_names(given, file)
     else:
-        names = read_classes(find_folder(str(given), content, file, inventory.root))[0]
+        place = find_folder(str(given), content, file, inventory.root)
+        names, _ = read_classes(place)
     count = str(content.get('nc', ''))
     if count not in ABSENT and count != str(len(names)):
         raise ValueError(f'{file}: nc is {count}, and `names` has {len(names)} classes')
-    above = [home for source in sources for home in (source, *source.parents)]
-    inside = [home for home in above if inventory.root in home.parents]
-    for home in dict.fromkeys([*inside, file.parent]) if is_yaml else ():
+    homes = []
+    for source in sources:
+        above = [source, *source.parents]
+        homes += [home for home in above if inventory.root in home.parents]
+    homes.append(file.parent)
+    for home in dict.fromkeys(homes) if is_yaml else ():
         for path, listed in read_names_in(home, inventory, LISTS).items():
             if listed != names:
                 raise ValueError(
@@ -172,7 +171,8 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
                 f'{file}: a key of `names` is no class number: {[*given][:5]!s:.80}'
             )
         by_number = {int(key): name for key, name in given.items()}
-        if lacking := sorted(set(range(len(given))) - by_number.keys()):
+        lacking = sorted(set(range(len(given))) - by_number.keys())
+        if lacking:
             raise ValueError(
                 f'{file}: `names` has the class numbers {", ".join(map(str, sorted(by_number)))}; '
                 f'they have to be 0 to {len(given) - 1}: {lacking[0]} is missing'
@@ -196,39 +196,37 @@ def read_names_above(
     for folder in folders:
         above = [folder, *folder.parents]
         inside = [home for home in above if home.is_relative_to(inventory.root)]
-        lists = (
-            read_names_in(home, inventory) for home in inside or above[: ABOVE + 1]
-        )
-        for path, names in next(filter(None, lists), {}).items():
-            found.setdefault(names, path)
+        for home in inside or above[: ABOVE + 1]:
+            lists = read_names_in(home, inventory)
+            for path, names in lists.items():
+                found.setdefault(names, path)
+            if lists:
+                break
     if len(found) > 1:
         files = ' and '.join(map(str, found.values()))
         raise ValueError(
             f'{files} have different classes: leave one that fits all label files'
         )
     for names, file in found.items():
-        return names, key_points(
-            file, {} if file.suffix.lower() in LISTS else read_declaration(file)
-        )
+        content = {} if file.suffix.lower() in LISTS else read_declaration(file)
+        return names, key_points(file, content)
     return None
 
 
 def read_names_in(
-    folder: Path,
-    inventory: Inventory,
-    suffixes: tuple[str, ...] = (*LISTS, *DECLARATIONS[0]),
+    folder: Path, inventory: Inventory, suffixes: tuple[str, ...] = LISTS + YAML
 ) -> dict[Path, tuple[str, ...]]:
     """The names of the classes in each file of a folder that has some.
 
     That is classes.txt, labels.txt of makesense.ai, NAME.names of darknet, NAME.labels of Roboflow,
     or a yaml with `names`.
     """
-    found = dict[Path, tuple[str, ...]]()
+    found = {}
     for path in inventory.directly(folder, suffixes):
-        if path.suffix.lower() in DECLARATIONS[0]:
+        if path.suffix.lower() in YAML:
             given = read_declaration(path).get('names')
             if isinstance(given, (list, dict)):
                 found[path] = listed_names(given, path)
         elif path.suffix.lower() != '.txt' or path.name.lower() in LISTS_OF_NAMES:
-            found[path] = read_classes(path)[0]
+            found[path], _ = read_classes(path)
     return found
