@@ -92,7 +92,8 @@ def find_class_numbers(root: Path) -> ClassNumbers | None:
             raise ValueError(
                 f'{path}: its first line is not "Pixel Value, Class", but {header}'
             )
-        names, numbers = [], []
+        names = []
+        numbers = []
         for row in filter(None, rows):
             with errors_at(f'{path}, {row}'):
                 number, name = row

@@ -72,9 +72,9 @@ def convert_data(
         summary = write_splits(folder, fresh, given, oriented=False, outlines=False)
         for file, name in zip(files, summary['splits'], strict=True):
             os.rename(fresh / f'{name}.json', fresh / file.name)
-    for file, part in zip(files, summary['splits'].values(), strict=True):
-        print(f'{file}: {part["num_images"]} images, {part["num_objects"]} objects')
-    print(f'classes: {", ".join(part["classes"])}')
+    for file, split in zip(files, summary['splits'].values(), strict=True):
+        print(f'{file}: {split["num_images"]} images, {split["num_objects"]} objects')
+    print(f'classes: {", ".join(split["classes"])}')
     print(summary['text'])
 
 
@@ -89,7 +89,8 @@ def given_folder(
     folder = images or default_images(format, source)
     if not folder.is_dir():
         raise ValueError(f'{folder}: no such folder of images; give it with --images')
-    inventory, form = Inventory(folder), FORMATS[format]
+    inventory = Inventory(folder)
+    form = FORMATS[format]
     source = Path(os.path.realpath(source))
     if val_share:
         inventory.val_part = round(1 / val_share)
@@ -111,9 +112,10 @@ def given_folder(
     if source.is_file():
         raise ValueError(f'{source}: give the folder of the label files')
     pairs = pairs_in(form.kind, inventory.root, source, inventory)
+    chosen = choose_files(pairs, inventory, listed, val_share)
     splits = {}
-    for name, some in choose_files(pairs, inventory, listed, val_share).items():
-        split = make_split(pairs, inventory, some)
+    for name, choice in chosen.items():
+        split = make_split(pairs, inventory, choice)
         splits[name] = replace(split, images=inventory.root, source=source)
     return LabelFolder(form, splits, BY)
 

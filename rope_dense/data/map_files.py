@@ -60,7 +60,8 @@ def check_header(
     """
     if shape is None:
         found = headers.read_header(of_image)
-        shape, pages = (found.height, found.width), found.pages
+        shape = (found.height, found.width)
+        pages = found.pages
         if pages > 1:
             advice = f'save one page, the {title} of its image'
             raise ValueError(f'{of_image} has {pages} pages: {advice}')

@@ -35,7 +35,8 @@ class FileMatcher:
     """
 
     def __init__(self, pairs: FilePairs) -> None:
-        self.pairs, self.kind = pairs, pairs.kind
+        self.pairs = pairs
+        self.kind = pairs.kind
         if self.kind.is_map:
             take_maps_apart(pairs)
         self.by_key = defaultdict(list)  # paths of images
@@ -56,7 +57,8 @@ class FileMatcher:
 
     def match(self) -> FilePairs:
         """The pairs with the image of each file, the orphans and the notes filled in."""
-        pairs, negatives = self.pairs, self.kind.negatives
+        pairs = self.pairs
+        negatives = self.kind.negatives
         keys = {}
         for path, place in [*pairs.files.items()]:
             keys[path] = self.image_key(place)
@@ -80,7 +82,8 @@ class FileMatcher:
                 if image in self.file_of:
                     second[path] = self.why_second(image, path, step.by_content)
                 elif image:
-                    pairs.image_of[path], self.file_of[image] = image, path
+                    pairs.image_of[path] = image
+                    self.file_of[image] = path
                     if step.note and negatives:
                         pairs.notes.append((step.note, os.path.basename(path)))
         for path in pairs.files:
@@ -104,7 +107,8 @@ class FileMatcher:
 
     def fitting(self, found: Sequence[str], split: str) -> str | None:
         """The only image of a split, else the only one that may be of it."""
-        own, others = [], []
+        own = []
+        others = []
         for path in found:
             its_split = self.pairs.images[path].split
             if its_split == split:
@@ -130,10 +134,10 @@ class FileMatcher:
     def same_name(self, path: str, place: FilePlace, key: str) -> str | None:
         if self.is_among(os.path.dirname(key), place.split):
             return None
-        some = self.by_name.get(os.path.basename(key), ())
-        image = self.fitting(some, place.split)
+        same = self.by_name.get(os.path.basename(key), ())
+        image = self.fitting(same, place.split)
         if image is None and (self.kind.negatives or self.kind.is_map):
-            free = [self.pairs.images[p].key for p in some if p not in self.file_of]
+            free = [self.pairs.images[p].key for p in same if p not in self.file_of]
             if len(free) > 1:
                 raise ValueError(
                     f'{path}: which images are labelled there, of {", ".join(free)}? Put the files '
@@ -164,8 +168,10 @@ class FileMatcher:
 
         ValueError unless its name or its folder says which of both files is right.
         """
-        pairs, first = self.pairs, self.file_of[image]
-        one, other = pairs.files[first], pairs.files[path]
+        pairs = self.pairs
+        first = self.file_of[image]
+        one = pairs.files[first]
+        other = pairs.files[path]
         here = os.path.dirname(path)
         there = os.path.dirname(first)
         is_same = fold_case(one.key) == fold_case(other.key) and not by_content
@@ -195,10 +201,13 @@ def take_maps_apart(pairs: FilePairs) -> None:
     Where there is none, they are beside the images: a_mask.png beside a.png, else a.png beside
     a.jpg, or files that are no images.
     """
-    kind, files = pairs.kind, pairs.files
+    kind = pairs.kind
+    files = pairs.files
     maps = [path for path, place in files.items() if place.of_labels]
     if not maps:
-        stems, photographs, others = set(), set(), []
+        stems = set()
+        photographs = set()
+        others = []
         for path in pairs.images:
             stem, suffix = os.path.splitext(path)
             stems |= {stem, stem_without(stem, kind.image_words)}

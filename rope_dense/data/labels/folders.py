@@ -50,7 +50,8 @@ def find_labels(
             return named
     asked = [*READERS] if format is None else [FORMATS[format]]
     forms = [form for form in asked if may_have(inventory, form)] or asked
-    found, problems = [], []
+    found = []
+    problems = []
     for form in forms:
         try:
             folder = form.find(inventory)
@@ -66,8 +67,8 @@ def find_labels(
     if not found:
         raise unknown_labels_error(inventory, forms, problems)
     notes = [*found[0].notes]
-    for said in problems:
-        notes.append(f'labels of another format are not read: {said}')
+    for text in problems:
+        notes.append(f'labels of another format are not read: {text}')
     return replace(found[0], notes=tuple(notes))
 
 
@@ -77,11 +78,11 @@ def unknown_labels_error(
     """The error of a folder that has labels of no format, or only some that have problems."""
     root = inventory.root
     known = foreign_form(inventory)
-    said = '; '.join(problems)
-    if known and known.partition(': ')[0] not in said:
+    text = '; '.join(problems)
+    if known and known.partition(': ')[0] not in text:
         return ValueError(f'{known}. {PAGE}')  # else a problem says the reason better
-    if said:
-        return ValueError(said)
+    if text:
+        return ValueError(text)
     hint = ''
     with suppress(ValueError):
         if find_pairs(inventory, MASKS):

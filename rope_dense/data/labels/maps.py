@@ -98,10 +98,13 @@ def write_pair_lists(
     """
 
     def write(folder: MapFolder, fresh: Path) -> dict[str, Any]:
-        report, pairs, images = Report(), PairsOf(), {}
+        report = Report()
+        pairs = PairsOf()
+        images = {}
         report.note_results(inventory.skipped)
         for name, split in folder.splits.items():
-            pairs[name], lines = [], []
+            pairs[name] = []
+            lines = []
             files = split.files.pairs
             for image, file in sorted(zip(files.values(), files, strict=True)):
                 try:
@@ -150,7 +153,8 @@ def maps_by_settings(
     inventory: Inventory, kind: FileKind, named: Mapping[str, Sequence[str]]
 ) -> MapFolder:
     """The images and maps in folders that settings name, and the other split beside them."""
-    root, splits = inventory.root, {}
+    root = inventory.root
+    splits = {}
     for name, folders in named.items():
         images, maps = map(root.joinpath, folders)
         if not {str(images), str(maps)} <= inventory.folders.keys():
@@ -163,7 +167,8 @@ def maps_by_settings(
         splits[name] = make_split(pairs, inventory, chosen)
     by = 'folder'
     for name in SPLITS.keys() - splits.keys():
-        words, others = SPLITS[name], None
+        words = SPLITS[name]
+        others = None
         with suppress(ValueError):  # of folders that are not named
             others = find_pairs(inventory, kind)
         files = []
@@ -178,8 +183,8 @@ def maps_by_settings(
             )
         else:
             both = split_pairs_by_hash(pairs, inventory, pairs.files)
-            for split, some in both.items():
-                splits[split] = make_split(pairs, inventory, some)
+            for split, choice in both.items():
+                splits[split] = make_split(pairs, inventory, choice)
             by = BY_HASH
     return MapFolder(kind, dict(train=splits['train'], val=splits['val']), by)
 
@@ -255,7 +260,8 @@ def folders_advice_text(kind: FileKind, split: str = 'train') -> str:
 
 def report_text(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
-    kind, splits = folder.kind, folder.splits
+    kind = folder.kind
+    splits = folder.splits
     used: set[Path] = set()
     orphans: set[Path] = set()
     labelled = []

@@ -105,7 +105,8 @@ def files_with_labels(paths: Iterable[str], kind: FileKind) -> list[str]:
         groups[os.path.dirname(path)].append(path)
     kept: list[str] = []
     problems: list[ValueError] = []
-    broken, read = [], 0
+    broken = []
+    read = 0
     for group in groups.values():
         first = group[:LOOKED_AT]
         before = len(problems)

@@ -93,7 +93,8 @@ class Places:
     """The places of files, by words in their paths below the folder of the data set."""
 
     def __init__(self, kind: FileKind, home: Path) -> None:
-        self.kind, self.home = kind, os.path.join(home, '')
+        self.kind = kind
+        self.home = os.path.join(home, '')
         self.of_folder: dict[str, FilePlace] = {}  # with the start of keys
 
     def of(self, path: str) -> FilePlace:
@@ -104,13 +105,17 @@ class Places:
             start = self.home if f'{folder}/'.startswith(self.home) else ''
             below = f'{folder}/'[len(start) :]
             names = [*filter(None, below.split('/'))]
-            split, inner, last, of_labels = '', '', 0, None
+            split = ''
+            inner = ''
+            last = 0
+            of_labels = None
             for number, name_above in enumerate(names, start=1):
                 word = self.kind.word(name_above)
                 if word is None:
                     inner += f'{name_above}/'
                     continue
-                split, last = split or word.split, number
+                split = split or word.split
+                last = number
                 of_labels = (
                     bool(of_labels) if word.of_labels is None else word.of_labels
                 )

@@ -21,7 +21,8 @@ class SharedFiles:
     """Label files of several images each, and the images in the folder of a data set."""
 
     def __init__(self, kind: FileKind, inventory: Inventory) -> None:
-        self.inventory, self.places = inventory, Places(kind, inventory.root)
+        self.inventory = inventory
+        self.places = Places(kind, inventory.root)
         self.images = inventory.images(inventory.root)
         self.known: dict[str, Images] = {}
 
@@ -51,19 +52,19 @@ class SharedFiles:
         paths = map(str, self.images.by_path.values())
         images = {path: self.places.of(path) for path in paths}
         pairs = FilePairs(self.places.kind, self.images.folder, images, {})
-        for file, some in labelled.items():
-            for path in map(str, some):
+        for file, own in labelled.items():
+            for path in map(str, own):
                 pairs.files[path] = images[path]._replace(split=self.split_of(file))
                 pairs.image_of[path] = path
         splits, by = split_files(pairs, self.inventory)
         files: dict[str, dict[Path, str]] = defaultdict(dict)
-        for file, some in labelled.items():
+        for file, own in labelled.items():
             word = self.split_of(file)
             names = []
             for name, split in splits.items():
-                if not split.files.pairs.keys().isdisjoint(some):
+                if not split.files.pairs.keys().isdisjoint(own):
                     names.append(name)
-            if not some and word != 'test':
+            if not own and word != 'test':
                 names = [GROUPS[word] or 'train']
             for name in names:  # what is of no image is counted in the first
                 files[name][file] = NO_IMAGE if name == names[0] else ''

@@ -33,7 +33,7 @@ class Chosen(NamedTuple):
     absent: Collection[str] = ()  # names of images that are listed and not there
 
 
-Both = dict[str, Chosen]  # of 'train' and 'val'
+ChosenByName = dict[str, Chosen]  # of a split or a list
 
 
 def is_for_validation(stem: str, val_part: int = VAL_PART) -> bool:
@@ -59,7 +59,8 @@ def validation_of(
             f'{source}: {len(stems)} labelled image, so none for validation: put '
             'training and validation images in train/ and val/'
         )
-    moved, part = inventory.moved, inventory.val_part
+    moved = inventory.moved
+    part = inventory.val_part
     ordered = sorted(stems, key=digest_of)
     val = {stem for stem in ordered if moved.get(stem, is_for_validation(stem, part))}
     if len(val) in (0, len(ordered)):
@@ -94,9 +95,9 @@ def split_files(pairs: FilePairs, inventory: Inventory) -> Splits:
         found = split_pairs_by_hash(pairs, inventory, [*pairs.files]), BY_HASH
     chosen, by = found
     splits = {}
-    for name, some in chosen.items():
+    for name, choice in chosen.items():
         notes = tuple(pairs.notes) if name == 'train' else ()
-        splits[name] = make_split(pairs, inventory, some, notes)
+        splits[name] = make_split(pairs, inventory, choice, notes)
     return splits, by
 
 
@@ -108,7 +109,10 @@ def make_split(
 ) -> Split:
     """The labels of a split."""
     labelled = {*pairs.image_of.values()}
-    tops, unlabelled, matched, orphans = set(), [], {}, {}
+    tops = set()
+    unlabelled = []
+    matched = {}
+    orphans = {}
     for image in sorted(chosen.images):
         tops.add(pairs.images[image].top)
         if image not in labelled:
@@ -121,7 +125,8 @@ def make_split(
         elif file in pairs.orphans:
             orphans[Path(file)] = pairs.orphans[file]
     folders = {os.path.dirname(file) for file in chosen.files or pairs.files}
-    source, images = pairs.source or pairs.home, pairs.home
+    source = pairs.source or pairs.home
+    images = pairs.home
     if folders:
         source = Path(os.path.commonpath(folders))
     if tops:
@@ -130,7 +135,7 @@ def make_split(
     return Split(source, images, inventory=inventory, files=files)
 
 
-def split_by_words(pairs: FilePairs) -> tuple[Both, str] | None:
+def split_by_words(pairs: FilePairs) -> tuple[ChosenByName, str] | None:
     """Both splits by words in paths; None without labels of both, ValueError without training."""
     split_of = {path: pairs.split_of(path) for path in pairs.files}
     there = set(map(pairs.split_of, pairs.image_of))
@@ -140,7 +145,7 @@ def split_by_words(pairs: FilePairs) -> tuple[Both, str] | None:
         val.discard('test')
     if not val:
         return None
-    chosen = Both()
+    chosen = ChosenByName()
     for name, words in (('train', train), ('val', val)):
         files = [path for path, split in split_of.items() if split in words]
         images = [path for path, place in pairs.images.items() if place.split in words]
@@ -160,7 +165,7 @@ def split_by_words(pairs: FilePairs) -> tuple[Both, str] | None:
 
 def split_pairs_by_hash(
     pairs: FilePairs, inventory: Inventory, files: Collection[str]
-) -> Both:
+) -> ChosenByName:
     """Both splits by ``validation_of``; ValueError for images for validation without labels."""
     source = os.path.dirname(next(iter(files))) if files else pairs.home
     labelled = {*pairs.image_of.values()}
@@ -175,7 +180,8 @@ def split_pairs_by_hash(
             word = pairs.kind.word(folder.name)
             if word and word.split == place.split:
                 raise unlabelled_error(folder, source, pairs.kind.plural)
-    key_of, with_image = {}, set()
+    key_of = {}
+    with_image = set()
     for file in files:
         if file in pairs.image_of:
             key_of[file] = pairs.images[pairs.image_of[file]].key
@@ -196,7 +202,9 @@ def split_pairs_by_hash(
     return chosen
 
 
-def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] | None:
+def split_by_lists(
+    pairs: FilePairs, inventory: Inventory
+) -> tuple[ChosenByName, str] | None:
     """Both splits by train.txt, val.txt, ... in ImageSets/Main, ImageSets or the data set's folder.
 
     A part of the training list is for validation where no other list is. ValueError for lists of
@@ -204,7 +212,7 @@ def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] |
     """
     lists = lists_in(pairs, inventory)
     chosen = read_lists(lists, pairs)
-    labelled = [name for name, some in chosen.items() if some.files]
+    labelled = [name for name, choice in chosen.items() if choice.files]
     for train, val in LISTS:
         if train in labelled and val in labelled:
             by = f'ImageSets ({lists[train].name}, {lists[val].name})'
@@ -219,27 +227,29 @@ def split_by_lists(pairs: FilePairs, inventory: Inventory) -> tuple[Both, str] |
             return both, f'{lists[name].name} and {BY_HASH}'
     if not lists or not pairs.kind.lists:
         return None
-    said = ', '.join(str(path.relative_to(pairs.home)) for path in lists.values())
+    names = ', '.join(str(path.relative_to(pairs.home)) for path in lists.values())
     raise ValueError(
-        f'{pairs.home} has {said}, but no list of training images (train.txt) with labels in '
+        f'{pairs.home} has {names}, but no list of training images (train.txt) with labels in '
         f'{os.path.dirname(next(iter(pairs.files)))}'
     )
 
 
-def read_lists(lists: Mapping[str, Path], pairs: FilePairs) -> Both:
+def read_lists(lists: Mapping[str, Path], pairs: FilePairs) -> ChosenByName:
     """The files, the images and what is absent of each list."""
     start = len(os.path.join(pairs.home, ''))
-    by_key, by_path = {}, {}
+    by_key = {}
+    by_path = {}
     for path, place in pairs.images.items():
         by_key[place.key + os.path.splitext(path)[1]] = Path(path)
         by_path[path[start:]] = Path(path)
     images = Images(pairs.home, by_key | by_path)
     orphan_of = {pairs.files[path].key: path for path in pairs.orphans}
     file_of = {image: path for path, image in pairs.image_of.items()}
-    chosen = Both()
+    chosen = ChosenByName()
     for name, file in lists.items():
         found: dict[str, None] = {}
-        files, absent = [], []
+        files = []
+        absent = []
         for _, line in read_numbered_lines(file):
             short = without_suffix(PER_CLASS.sub('', line))
             orphan = orphan_of.get(short)
