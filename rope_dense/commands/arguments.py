@@ -209,13 +209,13 @@ def add_training_options(parser: ToolParser) -> None:
         '--resume',
         nargs='?',
         const='auto',
-        type=known_start,
+        type=start_checkpoint,
         metavar='CHECKPOINT',
         help='continue from this checkpoint; without a path, from the last one in the work dir',
     )
     parser.add_argument(
         '--load-from',
-        type=known_start,
+        type=start_checkpoint,
         metavar='CHECKPOINT',
         help='start from the weights of this checkpoint of a whole model, or of the best one of a '
         'run, with a new optimizer and schedule; heads of other sizes (another number of classes) '
@@ -342,7 +342,7 @@ def config_path(text: str) -> str:
     return text
 
 
-def known_start(text: str) -> str:
+def start_checkpoint(text: str) -> str:
     """A type of checkpoints that a training starts from, or auto; UsageError for none."""
     if text != 'auto':
         check_checkpoint(text)
