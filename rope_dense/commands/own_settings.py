@@ -76,20 +76,24 @@ def prepare(args: argparse.Namespace) -> None:
         UsageError: settings, or data, cannot be used.
     """
     args.found = None
-    given = given_options(args)
-    written, is_run = read_written_settings(find_config(args.config)) or ({}, True)
-    meant = [f'{name}={given[name]}' for name in setting_types() if name in given]
-    if written and meant:
-        raise UsageError(f'--cfg-options {meant[0]}: did you mean own.{meant[0]}?')
-    own = {key[4:]: text for key, text in given.items() if key.startswith('own.')}
-    derives = own.keys() - {'data_root'}  # else a run is as it was, with other data
-    if not written or (is_run and not derives):
+    written, given = (
+        read_written_settings(find_config(args.config)),
+        given_options(args),
+    )
+    if written is None:
         return
+    for name in setting_types():
+        if name in given:
+            pair = f'{name}={given[name]}'
+            raise UsageError(f'--cfg-options {pair}: did you mean own.{pair}?')
+    own = {key[4:]: text for key, text in given.items() if key.startswith('own.')}
+    if written.is_run and not own.keys() - {'data_root'}:
+        return  # the run as it was, perhaps with other data
     # They import numpy, which other mistakes are answered without.
     from ..project.own.tasks import find_data, read_settings
     from ..project.own.text import Text
 
-    settings = written | {name: Text(text) for name, text in own.items()}
+    settings = written.settings | {name: Text(text) for name, text in own.items()}
     if args.data_root is not None:
         settings['data_root'] = args.data_root
     with usage_errors():

@@ -33,21 +33,21 @@ def find_files(source: str | Path, checkpoint: str | Path | None = None) -> Mode
         checkpoint: a file, an address or a name on the hub, for a config or a run.
     """
     source, given = str(source), None if checkpoint is None else str(checkpoint)
-    is_run = os.path.isdir(source) and not (
-        is_hub_model(source) or (given and source in recipes())
-    )
+    is_name = is_hub_model(source) or (given and source in recipes())
+    is_run = os.path.isdir(source) and not is_name
     config = Run(Path(source)).config_file if is_run else find_config(source)
-    if not given and not is_run and (written := read_written_settings(config)):
-        run = (
-            Path(config).parent if written[1] else Path('work_dirs', Path(config).stem)
-        )
-        raise UsageError(
-            f'{source} is a recipe, not a run: give {run}, or a checkpoint, too'
-        )
     if given:
         check_checkpoint(given)
     if is_run:
         return ModelFiles(config, given or Run(Path(source)).best, source)
+    written = None if given else read_written_settings(config)
+    if written:
+        folder = Path('work_dirs', Path(config).stem)
+        if written.is_run:
+            folder = Path(config).parent
+        raise UsageError(
+            f'{source} is a recipe, not a run: give {folder}, or a checkpoint, too'
+        )
     return ModelFiles(config, given)
 
 
@@ -69,14 +69,14 @@ def find_config(path: str) -> str:
     if os.path.isdir(path):
         return Run(Path(path)).config_file
     files = [file for file in files_beside(path) if file.endswith('.py')]
-    folders, meant = (Path(path).parent, Path('work_dirs')), path.rpartition('=')[2]
-    runs = [
-        str(file.parent) for folder in folders for file in sorted(folder.glob('*/*.py'))
-    ]
-    if not os.path.isdir(
-        meant
-    ):  # configs/own/NAME.py, where no clone is, is meant as NAME
-        stem, by_name = Path(meant).stem, {os.path.basename(run): run for run in runs}
+    meant, runs, by_name = path.rpartition('=')[2], [], {}
+    for folder in (Path(path).parent, Path('work_dirs')):
+        for file in sorted(folder.glob('*/*.py')):
+            runs.append(str(file.parent))
+            by_name[file.parent.name] = runs[-1]
+    if not os.path.isdir(meant):
+        # configs/own/NAME.py, where no clone is, is meant as NAME.
+        stem = Path(meant).stem
         meant = stem if stem in names else by_name.get(meant, meant)
     hint = did_you_mean(meant, [*names, *files, *runs])
     hint = hint or f'; recipes for own data: {", ".join(names)}'
@@ -85,20 +85,26 @@ def find_config(path: str) -> str:
     )
 
 
-def read_written_settings(config: str) -> tuple[dict[str, Any], bool] | None:
-    """Settings and 'task' of a config of own data, and whether it is a run's; None if not plain."""
+class Written(NamedTuple):
+    """What a config of own data says."""
+
+    settings: dict[str, Any]  # with 'task'
+    is_run: bool
+
+
+def read_written_settings(config: str) -> Written | None:
+    """The settings in a config of own data; None if they are not plain, or it is another config."""
+    if is_hub_model(config):
+        return None
     try:
-        values = (
-            {}
-            if is_hub_model(config)
-            else values_in(Path(config).read_text(encoding='utf-8'))
-        )
+        values = values_in(Path(config).read_text(encoding='utf-8'))
     except (OSError, ValueError):
         return None
     own, is_run = values.get('own'), 'own_files' in values
     if not isinstance(own, dict) or '_base_' in values or 'Ellipsis' in repr(own):
         return None
-    return own | (dict(gpus=None) if is_run else dict(task=values.get('task'))), is_run
+    more = dict(gpus=None) if is_run else dict(task=values.get('task'))
+    return Written(own | more, is_run)
 
 
 def recipes() -> dict[str, Path]:
@@ -108,21 +114,16 @@ def recipes() -> dict[str, Path]:
 
 def is_hub_model(source: str) -> bool:
     """Return whether a name is a model of the hub, or a folder with the files of one."""
-    files = (
-        'config.json',
-        'model.safetensors',
-    )  # one without the other is no run either
-    return source.startswith(HUB) or any(
-        os.path.isfile(os.path.join(source, x)) for x in files
-    )
+    # One without the other is no run either.
+    files = Path(source, 'config.json'), Path(source, 'model.safetensors')
+    return source.startswith(HUB) or any(file.is_file() for file in files)
 
 
 def check_checkpoint(path: str) -> None:
     """Raise UsageError for a path, not an address, where nothing is."""
     if not is_remote(path) and not os.path.exists(path):
-        raise UsageError(
-            f'checkpoint {path!r}: no such file{did_you_mean(path, files_beside(path))}'
-        )
+        near = did_you_mean(path, files_beside(path))
+        raise UsageError(f'checkpoint {path!r}: no such file{near}')
 
 
 def check_path(path: str | Path) -> None:

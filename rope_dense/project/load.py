@@ -27,31 +27,24 @@ from .own import recipes
 from .own.tasks import Found
 from .own.text import Text
 
+Options = Iterable[str] | Mapping[str, object]  # KEY=VALUE, or values by their keys
 PACKAGES = {  # what to install, and the modules that register its parts
     'mmdet': ('mmdetection', 'mmdet.models', 'mmdet.datasets'),
     'mmseg': ('mmsegmentation', 'mmseg.models', 'mmseg.datasets'),
     'mmrotate': ('onedl-mmrotate', 'rope_dense.models.mmrotate'),
     'mmengine': ('mmengine',),
 }
-PLACES = (
-    'ann_file',
-    'seg_prefix',
-    'proposal_file',
-)  # files and folders of data sets, evaluators
+# Files and folders of data sets and evaluators.
+PLACES = 'ann_file', 'seg_prefix', 'proposal_file'
 # Top-level keys that mmengine and the commands look up, beside the arguments of Runner.
-LOOKED_UP = {
-    'compile',
-    'find_unused_parameters',
-    'model_wrapper_cfg',
-    'runner_type',
-    'sync_bn',
-}
-LOOKED_UP |= {'tta_model', 'tta_pipeline'}
+LOOKED_UP = (
+    'compile find_unused_parameters model_wrapper_cfg runner_type sync_bn tta_model tta_pipeline'
+).split()
 
 
 def load_config(
     path: str,
-    options: Iterable[str] | Mapping[str, object] = (),
+    options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
     own: Mapping[str, object] | None = None,
@@ -79,9 +72,10 @@ def load_config(
     name = Path(path).stem
     if is_hub_model(path):
         name, path = Path(path).name, str(fetch_model_file(path, CONFIG))
-    pairs = read_options(options)
-    given = {key[4:]: pairs.pop(key) for key in [*pairs] if key.startswith('own.')}
-    given.update(own or {})
+    pairs, given = read_options(options), {}
+    for key in [key for key in pairs if key.startswith('own.')]:
+        given[key[4:]] = pairs.pop(key)
+    given |= own or {}
     with building(f'config {path!r}'):
         cfg = read_config(path)
         is_own = 'own' in cfg or recipes.is_own_file(cfg)
@@ -95,10 +89,10 @@ def load_config(
     merge_options(cfg, pairs)
     recipes.keep_given(cfg, 'options', pairs)
     for _, node in nodes(cfg._cfg_dict):
-        node.pop(
-            '_delete_', None
-        )  # where there is nothing to delete, mmengine leaves it
-    if (scope := cfg.get('default_scope')) not in PACKAGES:
+        # Where there is nothing to delete, mmengine leaves it.
+        node.pop('_delete_', None)
+    scope = cfg.get('default_scope')
+    if scope not in PACKAGES:
         raise UsageError(
             f"config {path!r}: default_scope={scope!r}; set it to 'mmdet' or 'mmseg'"
         )
@@ -109,18 +103,17 @@ def load_config(
             importlib.import_module(module)
     write_convention(cfg)
     cfg.work_dir = work_dir or cfg.get('work_dir') or os.path.join('work_dirs', name)
-    for loader in (f'{loop}_dataloader' for loop in SECTIONS):
-        if isinstance(cfg.get(loader), dict) and not cfg[loader].get('num_workers'):
-            cfg[
-                loader
-            ].persistent_workers = False  # PyTorch refuses True without workers
+    for loop in SECTIONS:
+        loader = cfg.get(f'{loop}_dataloader')
+        if isinstance(loader, dict) and not loader.get('num_workers'):
+            loader.persistent_workers = False  # PyTorch refuses True without workers
     return with_data_root(cfg, data_root) if data_root and not is_own else cfg
 
 
 def find_model(
     source: str | Path,
     checkpoint: str | Path | None = None,
-    options: Iterable[str] | Mapping[str, object] = (),
+    options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
     needs_head: bool = True,
@@ -163,19 +156,16 @@ def read_config(path: str) -> Config:
         if str(error).startswith(
             'mmrotate is not installed'
         ):  # of a base mmrotate::...
-            importlib.import_module(
-                'rope_dense.models.mmrotate'
-            )  # says what to install
-        while str(error).startswith(
-            'Failed to import'
-        ):  # mmengine's, with the whole sys.path
+            # It says what to install.
+            importlib.import_module('rope_dense.models.mmrotate')
+        # mmengine's has the whole sys.path.
+        while str(error).startswith('Failed to import'):
             earlier = error.__cause__ or error.__context__
             if not isinstance(earlier, ImportError):
                 break
             error = earlier
-        if str(error).startswith('mmsegmentation is not') and (
-            mmseg := find_spec('mmseg')
-        ):
+        mmseg = find_spec('mmseg')
+        if mmseg and str(error).startswith('mmsegmentation is not'):
             folder = Path(str(mmseg.origin)).parent / '.mim' / 'configs'
             error = ImportError(
                 f"a base 'mmseg::FILE' does not work here: give '{folder}/FILE'"
@@ -193,13 +183,15 @@ def with_own(
     with usage_errors():
         if recipes.is_own_file(cfg):
             return recipes.read_own(cfg, given, found)
-        if recipes.has_own_data(cfg) and given.keys() == {'data_root'}:
+        others = [name for name in given if name != 'data_root']
+        has_data = recipes.has_own_data(cfg)
+        if has_data and given and not others:
             recipes.find_anew(cfg, str(given['data_root']))
-        elif recipes.has_own_data(cfg) and given and derives:
+        elif has_data and others and derives:
             run, cfg = cfg, recipes.derive_anew(cfg, given, found)
             apply_training_options(cfg, **recipes.given_before(run, 'training'))
         elif given:
-            name = next((name for name in given if name != 'data_root'), 'data_root')
+            name = others[0] if others else 'data_root'
             raise UsageError(
                 f'own.{name}: this config computes nothing from it; a config of configs/own does, '
                 'and so does a run on own data in train (with --resume, or another --work-dir)'
@@ -207,27 +199,31 @@ def with_own(
     return cfg
 
 
-def read_options(options: Iterable[str] | Mapping[str, object]) -> dict:
+def read_options(options: Options) -> dict:
     """The values of KEY=VALUE pairs by their dotted keys, as mmengine reads them.
 
     Those of own.NAME stay text, which the type of the setting reads (``own.text``).
     """
     if isinstance(options, Mapping):
         return dict(options)
-    pairs, parser = list(options), argparse.ArgumentParser()
-    if unread := [pair for pair in pairs if '=' not in pair]:
-        raise UsageError(
-            f'--cfg-options {unread[0]}: no KEY=VALUE; one with spaces has to be in quotes, as '
-            '"own.data_root=My Data"'
-        )
-    own = dict(pair.split('=', 1) for pair in pairs if pair.startswith('own.'))
-    others = [pair for pair in pairs if pair.split('=', 1)[0] not in own]
+    own, others = {}, []
+    for pair in options:
+        key, equals, text = pair.partition('=')
+        if not equals:
+            raise UsageError(
+                f'--cfg-options {pair}: no KEY=VALUE; one with spaces has to be in quotes, as '
+                '"own.data_root=My Data"'
+            )
+        if key.startswith('own.'):
+            own[key] = Text(text)
+        else:
+            others.append(pair)
+    parser = argparse.ArgumentParser()
     parser.add_argument('pairs', nargs='*', action=DictAction)
-    with building(
-        f'--cfg-options {" ".join(others)}'
-    ):  # a dict is a RecursionError there
+    # A dict is a RecursionError there.
+    with building(f'--cfg-options {" ".join(others)}'):
         read = parser.parse_args(others).pairs or {}
-    return read | {key: Text(text) for key, text in own.items()}
+    return read | own
 
 
 def merge_options(cfg: Config, options: dict) -> None:
@@ -238,7 +234,8 @@ def merge_options(cfg: Config, options: dict) -> None:
             raise UsageError(
                 f'--cfg-options own={value}: give each setting, own.NAME=VALUE'
             )
-        if (first := key.split('.')[0]) not in known:
+        first = key.split('.')[0]
+        if first not in known:
             raise UsageError(
                 f'--cfg-options {key}={value}: the config has no {first!r}; '
                 f'its keys: {", ".join(sorted(cfg.keys()))}'
@@ -264,8 +261,8 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
         has_root = bool(node.get('data_root'))
         if has_root:
             node.data_root = str(data_root)
-        places = [(node, name, f'{key}.{name}') for name in PLACES]
         prefix = node.get('data_prefix') or {}
+        places = [(node, name, f'{key}.{name}') for name in PLACES]
         places += [(prefix, name, f'{key}.data_prefix.{name}') for name in prefix]
         for part, name, place in places:
             path = part.get(name)
@@ -274,7 +271,8 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
             if has_root and not os.path.isabs(path):  # relative to the data_root
                 continue
             is_used = place.split('.')[0].endswith(('_dataloader', '_evaluator'))
-            if (inside := path_inside(path, roots)) is not None:
+            inside = path_inside(path, roots)
+            if inside is not None:
                 part[name] = os.path.join(data_root, inside)
             elif is_used and path_inside(path, [data_root]) is None:
                 raise UsageError(
@@ -287,7 +285,8 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
 def path_inside(path: str, folders: Iterable[str | Path]) -> Path | None:
     """A path as seen from the first of the folders that contains it, perhaps by a link; or None."""
     for normal in (os.path.abspath, os.path.realpath):
-        for folder in folders:
-            if (file := Path(normal(path))).is_relative_to(top := normal(folder)):
-                return file.relative_to(top)
+        file = Path(normal(path))
+        for folder in map(normal, folders):
+            if file.is_relative_to(folder):
+                return file.relative_to(folder)
     return None

@@ -58,7 +58,8 @@ def apply_training_options(
     keep_given(cfg, 'training', {name: value for name, value in given.items() if value})
     if amp:
         enable_amp(cfg, amp)
-        if amp == 'fp16' and (device := get_device()) in ('cpu', 'mps'):
+        device = get_device()
+        if amp == 'fp16' and device in ('cpu', 'mps'):
             raise UsageError(
                 f'--amp fp16: needs a GPU; on this machine ({device}) give --amp bf16'
             )
@@ -73,9 +74,8 @@ def apply_training_options(
     if auto_scale_lr:
         cfg.auto_scale_lr = ConfigDict(cfg.get('auto_scale_lr') or {}, enable=True)
     if load_from:
-        cfg.load_from = (
-            Run(Path(load_from)).best if os.path.isdir(load_from) else load_from
-        )
+        is_run = os.path.isdir(load_from)
+        cfg.load_from = Run(Path(load_from)).best if is_run else load_from
     if resume:
         resolve_resume(cfg, Run(Path(resume)).last or resume)
 
@@ -88,11 +88,11 @@ def enable_amp(cfg: Config, precision: str) -> None:
         raise UsageError(
             f'--amp: optim_wrapper.type is {kind!r}, it must be OptimWrapper'
         )
-    replaced = {name: wrapper.pop(name, None) for name in ('dtype', 'loss_scale')}
+    wrapper.pop('dtype', None)
+    scale = wrapper.pop('loss_scale', None) or 'dynamic'
     if precision == 'bf16':
         wrapper.type = 'BFloat16OptimWrapper'
     else:
-        scale = replaced['loss_scale'] or 'dynamic'
         wrapper.update(type='AmpOptimWrapper', dtype='float16', loss_scale=scale)
 
 
@@ -102,10 +102,8 @@ def enable_ema(cfg: Config, momentum: float) -> None:
         raise UsageError(
             '--ema: custom_hooks of the config has an EMAHook already; change it'
         )
-    cfg.custom_hooks = [
-        *(cfg.get('custom_hooks') or []),
-        dict(type='EMAHook', momentum=momentum),
-    ]
+    hook = dict(type='EMAHook', momentum=momentum)
+    cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), hook]
 
 
 def has_hook(cfg: Config, kind: str) -> bool:
@@ -119,7 +117,8 @@ def enable_fsdp(cfg: Config, launcher: str) -> None:
         raise UsageError(
             '--fsdp: needs a distributed run, such as with tools/dist_train.sh'
         )
-    if found := [kind for kind in WHOLE_WEIGHTS if has_hook(cfg, kind)]:
+    found = [kind for kind in WHOLE_WEIGHTS if has_hook(cfg, kind)]
+    if found:
         raise UsageError(
             f'--fsdp: {" and ".join(found)} of custom_hooks (--ema adds EMAHook) would need whole '
             'weights; take them out'
@@ -132,6 +131,6 @@ def enable_fsdp(cfg: Config, launcher: str) -> None:
 
 def enable_compile(cfg: Config) -> None:
     """--compile: compile the backbone's blocks."""
-    hooks = cfg.get('custom_hooks') or []
-    if all(hook['type'] != 'CompileBlocksHook' for hook in hooks):
-        cfg.custom_hooks = [*hooks, dict(type='CompileBlocksHook')]
+    if not has_hook(cfg, 'CompileBlocksHook'):
+        hook = dict(type='CompileBlocksHook')
+        cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), hook]
