@@ -71,7 +71,10 @@ class Rules:
 
 
 def annotate(
-    items: Iterator[Labelled], part: Split, rules: Rules, report: Report
+    items: Iterator[Labelled],
+    part: Split,
+    rules: Rules,
+    report: Report,
 ) -> Iterator[tuple[dict, list[dict]]]:
     """The entry of each image of a COCO file, and its annotations; both without ids.
 
@@ -130,7 +133,10 @@ def annotate(
 
 
 def annotations_of(
-    item: Labelled, image: Header, rules: Rules, report: Report
+    item: Labelled,
+    image: Header,
+    rules: Rules,
+    report: Report,
 ) -> list[dict[str, Any]]:
     """The annotations of an image.
 
@@ -174,15 +180,22 @@ def annotations_of(
 
 
 def visible_part(
-    shape: Shape, size: tuple[int, int], where: str, report: Report
+    shape: Shape,
+    size: tuple[int, int],
+    where: str,
+    report: Report,
 ) -> dict[str, Any] | str:
     """Box, area and outline of an object within (height, width); or the reason to leave it out."""
     left, top, across, down = shape.box
     if across < 0 or down < 0:
         report.note('box with its corners in another order (put in order)', where)
-        left, top = min(left, left + across), min(top, top + down)
-        across, down = abs(across), abs(down)
-    outline, lengths, area = shape.outline, None, 0.0
+        left = min(left, left + across)
+        top = min(top, top + down)
+        across = abs(across)
+        down = abs(down)
+    outline = shape.outline
+    lengths = None
+    area = 0.0
     if outline:
         lengths = outline_lengths(outline, size)
         area = float(coco_mask.area(lengths))
@@ -192,11 +205,14 @@ def visible_part(
         elif isinstance(outline, list) and has_nested(outline, size):
             report.note(NESTED, where)
     box = left, top, across, down
-    right, bottom = left + across, top + down
+    right = left + across
+    bottom = top + down
     height, width = size
     if min(left, top) < -SLACK or right > width + SLACK or bottom > height + SLACK:
-        left, right = min(max(left, 0.0), width), min(max(right, 0.0), width)
-        top, bottom = min(max(top, 0.0), height), min(max(bottom, 0.0), height)
+        left = min(max(left, 0.0), width)
+        right = min(max(right, 0.0), width)
+        top = min(max(top, 0.0), height)
+        bottom = min(max(bottom, 0.0), height)
         box = left, top, right - left, bottom - top
         if min(box[2:]) <= 0:
             return 'object outside of its image'
@@ -206,14 +222,18 @@ def visible_part(
             box = tuple(coco_mask.toBbox(lengths).tolist())
     if min(box[2:]) < LEAST_SIDE:
         return 'box of less than a pixel'
-    found: dict[str, Any] = dict(bbox=list(box), area=area or box[2] * box[3])
+    area = area or box[2] * box[3]
+    found: dict[str, Any] = dict(bbox=list(box), area=area)
     if outline:
         found['segmentation'] = outline
     return found
 
 
 def rectangle(
-    shape: Shape, size: tuple[int, int], where: str, report: Report
+    shape: Shape,
+    size: tuple[int, int],
+    where: str,
+    report: Report,
 ) -> dict[str, Any] | str:
     """The smallest rectangle around an object, also beyond the image; or why it is left out."""
     if shape.outline:
@@ -225,14 +245,17 @@ def rectangle(
     if not (0 <= x < size[1] and 0 <= y < size[0]):
         return 'rectangle with its centre outside of its image'
     corners = rectangle_corners(found).tolist()
-    is_upright = np.isclose(angle % (np.pi / 2), (0, np.pi / 2), atol=0.01).any()
+    right = np.pi / 2
+    is_upright = np.isclose(angle % right, (0, right), atol=0.01).any()
     report.num_rotated += not is_upright
     box = list(bounding_box(corners))
     return dict(bbox=box, area=width * height, segmentation=[corners])
 
 
 def chosen_classes(
-    given: Sequence[str] | None, labelled: Sequence[str], source: Path
+    given: Sequence[str] | None,
+    labelled: Sequence[str],
+    source: Path,
 ) -> tuple[str, ...]:
     """The classes of a data set: the given ones, which labels must have, else all of the labels."""
     chosen = labelled if given is None else given

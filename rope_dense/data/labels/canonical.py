@@ -23,11 +23,12 @@ from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
 from .files import class_name
 from .inventory import Inventory
 from .kept import write_if_changed
-from .label_folder import LabelFolder
+from .label_folder import LabelFolder, Split
 from .objects import Labelled, Report
 from .splits import WORDS
 
-MOST_CUT, LEAST_CUT = 0.5, 4  # share and number of objects that leave their image
+MOST_CUT = 0.5  # share of objects that leave their image
+LEAST_CUT = 4  # number of them
 MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
 # Of a split's images, where each may have a label file; else as before.
 LEAST_WITH_FILE = 0.1
@@ -177,21 +178,34 @@ def write_splits(
             files=[part.images / name for name in file.names],
             num_without_file=len(part.files.unlabelled) if are_negative else 0,
         )
-    if total.kept and total.count(NO_OUTLINE) == total.kept:
+    note_whole(total, first, chosen, oriented)
+    return dict(splits=splits, text=report_text(folder, splits, total))
+
+
+def note_whole(
+    report: Report,
+    part: Split,
+    classes: Sequence[str],
+    oriented: bool,
+) -> None:
+    """Note what only the objects and classes of all splits show.
+
+    ValueError if masks are trained, and no object has one.
+    """
+    if report.kept and report.count(NO_OUTLINE) == report.kept:
         raise ValueError(
-            f'{first.source}: no object has a polygon or mask, which masks are '
+            f'{part.source}: no object has a polygon or mask, which masks are '
             'trained on: label them, or train boxes by configs/own/detection.py or realtime.py'
         )
-    if oriented and not total.num_rotated:
+    if oriented and not report.num_rotated:
         kind = 'upright object: none is rotated, so no angle is learned'
-        total.note(kind, 'all', total.kept)
-    total.note_results(first.inventory.skipped)
-    for name in chosen:
+        report.note(kind, 'all', report.kept)
+    report.note_results(part.inventory.skipped)
+    for name in classes:
         lower = name.lower()
-        if lower != name and lower in chosen:
+        if lower != name and lower in classes:
             kind = 'class that differs from another by its case only'
-            total.note(kind, f'{name} and {lower}')
-    return dict(splits=splits, text=report_text(folder, splits, total))
+            report.note(kind, f'{name} and {lower}')
 
 
 class SplitFile:
@@ -210,7 +224,8 @@ class SplitFile:
     def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
         """Add an image and its annotations, both without ids."""
         self.names.append(image['file_name'])
-        image_id, counts = len(self.names), self.counts
+        image_id = len(self.names)
+        counts = self.counts
         self.file.write(',\n' if image_id > 1 else '{"images": [\n')
         self.file.write(self.encode(dict(id=image_id, **image)))
         pixels = image['height'] * image['width']
@@ -225,7 +240,9 @@ class SplitFile:
         counts['most_objects'] = max(counts['most_objects'], len(objects))
 
     def finish(
-        self, classes: Sequence[str], number_of: Mapping[int, int]
+        self,
+        classes: Sequence[str],
+        number_of: Mapping[int, int],
     ) -> dict[str, Any]:
         """Write annotations and categories, and return values of the ``CanonicalSplit``.
 
@@ -235,8 +252,9 @@ class SplitFile:
         self.file.write('\n],\n"annotations": [')
         gap = '\n'
         for line in self.objects:
-            start, number, rest = CATEGORY.split(line, maxsplit=1)
-            self.file.write(f'{gap}{start}{number_of[int(number)]}{rest[:-1]}')
+            start, given, rest = CATEGORY.split(line, maxsplit=1)
+            number = number_of[int(given)]
+            self.file.write(f'{gap}{start}{number}{rest[:-1]}')
             gap = ',\n'
         categories = [
             dict(id=number, name=name) for number, name in enumerate(classes, start=1)
@@ -258,7 +276,9 @@ class SplitFile:
 
 
 def report_text(
-    folder: LabelFolder, splits: dict[str, dict[str, Any]], report: Report
+    folder: LabelFolder,
+    splits: dict[str, dict[str, Any]],
+    report: Report,
 ) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
     counts = ' and '.join(
@@ -273,7 +293,8 @@ def report_text(
         if empty:
             lines[0] += f'; {empty} training images have no object'
     if len(splits) == len(WORDS):
-        paths, val = {*splits['train']['files']}, splits['val']['files']
+        paths = {*splits['train']['files']}
+        val = splits['val']['files']
         by_name = {path.name: path for path in splits['train']['files']}
         same = 0
         for path in val:
@@ -294,8 +315,11 @@ def check_left_out(splits: dict[str, CanonicalSplit], text: str, partial: bool) 
 
     Not so with ``own.partial``. The ValueError has the ``text`` of the report.
     """
-    for split, part in () if partial else splits.items():
-        kind, problem = WORDS[split], ''
+    if partial:
+        return
+    for split, part in splits.items():
+        kind = WORDS[split]
+        problem = ''
         with_file = part.num_images - part.num_without_file
         if part.num_cut >= LEAST_CUT and part.num_cut > MOST_CUT * part.num_objects:
             problem = (

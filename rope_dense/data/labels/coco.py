@@ -12,20 +12,27 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..rotated import check_rectangle, rectangle_corners
 from . import geometry
-from .coco_files import CocoFile, find_image, id_of, load_coco, name_of, stem_of
+from .coco_files import (
+    CocoFile,
+    Entry,
+    find_image,
+    id_of,
+    image_entries,
+    load_coco,
+    stem_of,
+)
 from .files import (
     class_name,
     class_names,
     errors_at,
     finite_numbers,
     is_set,
-    size_in,
 )
 from .label_folder import Read, Split
 from .objects import Box, Labelled, Outline, Report, Shape
@@ -36,7 +43,6 @@ LOOKED_AT = 10_000  # annotations, which tell what their numbers are
 LEAST_BOXES = 4  # different ones, of which corners can be told from sizes
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
 BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
-FEDERATED = ('not_exhaustive_category_ids', 'neg_category_ids')  # of images of LVIS
 NOT_WHOLE = 'image that is not labelled for all classes, as of LVIS (what is not, is background)'
 NO_PLACE = 'object without a box, polygon or mask'
 POINTS = 'object of key points without a box, which no box is made of'
@@ -63,14 +69,16 @@ def read_coco(part: Split, classes: Sequence[str] | None, report: Report) -> Rea
 
 
 def categories_of(
-    file: CocoFile, report: Report
+    file: CocoFile,
+    report: Report,
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The names of the categories by their ids, and the classes in the order of the file.
 
     Categories that stand for no class are left out if no object has them: Roboflow's first one,
     which is the name of the project, and the background of some converters.
     """
-    path, given = file.path, file.content.get('categories')
+    path = file.path
+    given = file.content.get('categories')
     if not isinstance(given, list):
         raise ValueError(
             f'{path}: no list of categories, which has the names of the classes'
@@ -83,7 +91,8 @@ def categories_of(
                 raise ValueError(
                     f'it is {category!r:.80}, not {{"id": ..., "name": ...}}'
                 )
-            key, name = id_of(category['id']), category['name']
+            key = id_of(category['id'])
+            name = category['name']
             text = '' if name is None else class_name(str(name))
             if not text or isinstance(name, (list, dict)):
                 raise ValueError(f'the name of id {key} is {name!r:.80}')
@@ -104,10 +113,14 @@ def categories_of(
 
 
 def labelled_images(
-    file: CocoFile, part: Split, names: dict[str, str], report: Report
+    file: CocoFile,
+    part: Split,
+    names: dict[str, str],
+    report: Report,
 ) -> Iterator[Labelled]:
     """The images of a split that the file has."""
-    images, num_outlines = part.inventory.images(part.images), 0
+    images = part.inventory.images(part.images)
+    num_outlines = 0
     with errors_at(file.path):
         entries = image_entries(file)
         check_coordinates(file, entries.values())
@@ -134,46 +147,17 @@ def labelled_images(
         yield item
     for name in part.options.get('unlisted', ()):
         report.note('image that no COCO file lists (not labelled, so left out)', name)
-    unlike, corners = report.count(UNLIKE), report.count(ARE_CORNERS)
+    unlike = report.count(UNLIKE)
+    corners = report.count(ARE_CORNERS)
     both = num_outlines - report.count(NO_BOX)
     if unlike + corners > max(1, both / 2):
-        what = 'they are [left, top, right, bottom]: ' if corners > unlike else ''
+        what = ''
+        if corners > unlike:
+            what = 'they are [left, top, right, bottom]: '
         raise ValueError(
             f'{file.path}: {unlike + corners} of {both} boxes are unlike their polygons or masks; '
             f"{what}write COCO's [left, top, width, height] in bbox"
         )
-
-
-class Entry(NamedTuple):
-    """An image of a COCO file: its size (height, width), and the numbers of its annotations."""
-
-    name: str
-    size: tuple[int, int] | None
-    is_whole: bool  # labelled for all classes
-    numbers: list[int]
-
-
-def image_entries(file: CocoFile) -> dict[str, Entry]:
-    """The images by their ids; ValueError if two images have one id, or one has no name."""
-    entries: dict[str, Entry] = {}
-    for number, item in enumerate(file.content['images']):
-        with errors_at(f'{file.path.name}, image number {number}'):
-            if not isinstance(item, dict):
-                raise ValueError(
-                    f'it is {item!r:.80}, not {{"id": ..., "file_name": ...}}'
-                )
-            key, name = id_of(item['id']), name_of(item)
-            if not name:
-                raise ValueError("'file_name' is missing")
-            is_whole = not any(map(item.get, FEDERATED))
-            entry = Entry(name, size_in(item, 'height', 'width'), is_whole, [])
-            other = entries.setdefault(key, entry).name
-            if other != name:
-                raise ValueError(f'id {key} is of {other} and of {name}')
-    for number, key in enumerate(file.image_ids):
-        if key in entries:
-            entries[key].numbers.append(number)
-    return entries
 
 
 def check_coordinates(file: CocoFile, entries: Iterable[Entry]) -> None:
@@ -203,7 +187,8 @@ def check_coordinates(file: CocoFile, entries: Iterable[Entry]) -> None:
     is_beyond = left + width > BEYOND * image_width
     is_beyond |= top + height > BEYOND * image_height
     are_corners = bool((is_ordered & is_within).all())
-    is_varied = len(np.unique(table[:, :4], axis=0)) >= LEAST_BOXES or is_beyond.all()
+    num_different = len(np.unique(table[:, :4], axis=0))
+    is_varied = num_different >= LEAST_BOXES or is_beyond.all()
     are_many = is_beyond.sum() >= max(2, BEYOND_SHARE * len(table))
     if are_corners and is_varied and are_many:
         raise ValueError(
@@ -213,10 +198,15 @@ def check_coordinates(file: CocoFile, entries: Iterable[Entry]) -> None:
 
 
 def labelled(
-    image: Path, file: CocoFile, entry: Entry, names: dict[str, str], report: Report
+    image: Path,
+    file: CocoFile,
+    entry: Entry,
+    names: dict[str, str],
+    report: Report,
 ) -> Labelled:
     """An image with its objects."""
-    item, info = Labelled(image, size=entry.size), file.content.get('info')
+    item = Labelled(image, size=entry.size)
+    info = file.content.get('info')
     convention = info.get('angle_version') if isinstance(info, dict) else None
     for given in map(file.annotation, entry.numbers):
         where = f'{file.path.name}, annotation {given["id"]}'
@@ -307,7 +297,9 @@ class Annotation:
             if len(points) >= 6 and len(points) % 2 == 0:
                 kept.append(points)
         if len(kept) < len(parts):
-            rest = 'its other parts are taken' if kept else 'its box is taken'
+            rest = 'its box is taken'
+            if kept:
+                rest = 'its other parts are taken'
             self.note(f'polygon with a part of less than three corners ({rest})')
         if kept and kept != given:
             self.note('polygons in another form than COCO has (read as polygons)')
@@ -315,7 +307,8 @@ class Annotation:
 
     def lengths(self, given: dict[str, Any]) -> Outline | None:
         """COCO's run lengths, compressed; None if they are incomplete or of no pixel."""
-        counts, sides = unquoted(given.get('counts')), unquoted(given.get('size'))
+        counts = unquoted(given.get('counts'))
+        sides = unquoted(given.get('size'))
         if not counts or not sides:
             self.note('run lengths without counts or size (left out)')
             return None
@@ -338,7 +331,8 @@ class Annotation:
 
     def box(self, outline: Outline | None) -> Box | None:
         """The box, else the box of the outline; None without both."""
-        given, mode = self.given.get('bbox'), self.given.get('bbox_mode')
+        given = self.given.get('bbox')
+        mode = self.given.get('bbox_mode')
         if mode not in (None, CORNERS, 1):
             raise ValueError(
                 f'bbox_mode is {mode!r}, not 0 (corners) or 1 (corner, width, height)'
@@ -355,14 +349,16 @@ class Annotation:
             return around
         left, top, width, height = given
         if mode == CORNERS:
-            width, height = width - left, height - top
+            width = width - left
+            height = height - top
         if width < 0 or height < 0:
             self.note('box of negative width or height (its corners put in order)')
             corners = [left, top, left + width, top + height]
             left, top, width, height = geometry.bounding_box(corners)
         if around:
             boxes = np.array([(left, top, width, height), around], float)
-            if geometry.coco_mask.iou(boxes[:1], boxes[1:], [0])[0, 0] < 0.5:
+            share = geometry.coco_mask.iou(boxes[:1], boxes[1:], [0])[0, 0]
+            if share < 0.5:
                 as_corners = left, top, width - left, height - top
                 are_corners = (left or top) and np.allclose(as_corners, around, atol=2)
                 self.note(ARE_CORNERS if are_corners else UNLIKE)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from .files import errors_at, parts_of, read_text, without_suffix
+from .files import errors_at, parts_of, read_text, size_in, without_suffix
 from .foreign import other_tool
 from .inventory import Images, Inventory
 from .places import SPLITS
@@ -28,6 +28,7 @@ USUAL_NAMES = set(
 USUAL_FOLDERS = USUAL_NAMES | {'images', 'data'}
 DEPTH = 4  # of a file below the folder: export/train/annotations/instances_default.json
 CROWD = 20  # JSON files in one folder: more are files of one image each
+FEDERATED = ('not_exhaustive_category_ids', 'neg_category_ids')  # of images of LVIS
 GAP = re.compile(r'[\s,:]*')
 decode = json.JSONDecoder().raw_decode
 
@@ -129,7 +130,9 @@ def parse_annotations(file: CocoFile, index: int, is_whole: bool) -> int:
 def after_gap(text: str, index: int) -> int:
     """The place behind white space, commas and colons."""
     found = GAP.match(text, index)
-    return found.end() if found else index
+    if found:
+        return found.end()
+    return index
 
 
 def id_of(value: Any) -> str:
@@ -143,18 +146,55 @@ def name_of(entry: dict[str, Any]) -> str:
     return str(entry.get('file_name') or entry.get('coco_url') or '')
 
 
+class Entry(NamedTuple):
+    """An image of a COCO file: its size (height, width), and the numbers of its annotations."""
+
+    name: str
+    size: tuple[int, int] | None
+    is_whole: bool  # labelled for all classes
+    numbers: list[int]
+
+
+def image_entries(file: CocoFile) -> dict[str, Entry]:
+    """The images by their ids; ValueError if two images have one id, or one has no name."""
+    entries: dict[str, Entry] = {}
+    for number, item in enumerate(file.content['images']):
+        with errors_at(f'{file.path.name}, image number {number}'):
+            if not isinstance(item, dict):
+                raise ValueError(
+                    f'it is {item!r:.80}, not {{"id": ..., "file_name": ...}}'
+                )
+            key = id_of(item['id'])
+            name = name_of(item)
+            if not name:
+                raise ValueError("'file_name' is missing")
+            is_whole = not any(map(item.get, FEDERATED))
+            entry = Entry(name, size_in(item, 'height', 'width'), is_whole, [])
+            other = entries.setdefault(key, entry).name
+            if other != name:
+                raise ValueError(f'id {key} is of {other} and of {name}')
+    for number, key in enumerate(file.image_ids):
+        if key in entries:
+            entries[key].numbers.append(number)
+    return entries
+
+
 def why_not_coco(content: Any) -> str | None:
     """The reason why a JSON file has no annotations of objects by COCO; None if it has some."""
     reason = other_tool(content)
     if reason:
         return reason
     if not isinstance(content, dict):
-        return 'a list' if isinstance(content, list) else 'no object of JSON'
+        if isinstance(content, list):
+            return 'a list'
+        return 'no object of JSON'
     if isinstance(content.get('shapes'), list):
         return 'labels of one image by LabelMe: give the folder of all of them as data_root'
     lists = ('images', 'annotations')
     lacking = [key for key in lists if not isinstance(content.get(key), list)]
-    return f'without a list of {" and ".join(lacking)}' if lacking else None
+    if lacking:
+        return f'without a list of {" and ".join(lacking)}'
+    return None
 
 
 class Rank(NamedTuple):
@@ -182,12 +222,15 @@ class Candidate:
             if self.rank.has_other_words:
                 return None
             raise
-        return None if why_not_coco(file.content) else file
+        if why_not_coco(file.content):
+            return None
+        return file
 
 
 def candidates(inventory: Inventory) -> list[Candidate]:
     """The files that may be COCO's: no LabelMe file beside its image, none of very many."""
-    root, found = inventory.root, []
+    root = inventory.root
+    found = []
     files = inventory.below(root, ('.json',))
     images = inventory.images(root)
     crowds = Counter(path.parent for path in files)
@@ -200,13 +243,16 @@ def candidates(inventory: Inventory) -> list[Candidate]:
         has_image = images.stem_of(path) in images.by_stem
         if is_crowded or has_image or len(folders) >= DEPTH:
             continue
-        splits, home = splits_in(words), []
+        splits = splits_in(words)
+        home = []
         for folder in reversed(folders):
             named = splits_in(words_of(folder))
             splits = splits or named
             if not named and folder.lower() not in USUAL_FOLDERS:
                 home.append(folder)
-        split = next(iter(splits)) if len(splits) == 1 else ''
+        split = ''
+        if len(splits) == 1:
+            split = next(iter(splits))
         rank = Rank(splits.get(split, '').startswith('test'), has_others)
         found.append(Candidate(path, tuple(reversed(home)), split, rank))
     return found
@@ -231,7 +277,8 @@ def splits_in(words: Sequence[str]) -> dict[str, str]:
 
 def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
     """The folder of a data set and its files by split, '' for a file of both; {} for none."""
-    root, homes = inventory.root, defaultdict(list)
+    root = inventory.root
+    homes = defaultdict(list)
     for candidate in candidates(inventory):
         homes[candidate.home].append(candidate)
     for depth in sorted({*map(len, homes)}):
@@ -266,8 +313,12 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
             found[split] = file
     if not found:
         file = best_file(given, '')
-        return {'': file} if file else {}
-    lacking = 'val' if 'train' in found else 'train'
+        if file:
+            return {'': file}
+        return {}
+    lacking = 'train'
+    if 'train' in found:
+        lacking = 'val'
     named = []
     for one in given:
         if one.split == lacking and (lacking == 'train' or not any(one.rank)):
@@ -288,14 +339,17 @@ def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
     """The COCO file of a split whose name says it best; ValueError for several that differ."""
     items = [item for item in given if item.split == split]
     for rank in sorted({item.rank for item in items}):
-        best, several = None, []
+        best = None
+        several = []
         for item in items:
             file = item.read() if item.rank == rank else None
             if file and not (best and filecmp.cmp(best.path, file.path, shallow=False)):
                 several.append(str(file.path))
                 best = best or file
         if len(several) > 1:
-            what = f'the {WORDS[split]} labels' if split else 'the labels'
+            what = 'the labels'
+            if split:
+                what = f'the {WORDS[split]} labels'
             raise ValueError(
                 f'several COCO files could be {what}: {", ".join(several)}: '
                 f'name one by own.{split or "train"}=FILE, or leave one in the folder'
@@ -315,4 +369,6 @@ def find_image(images: Images, name: str) -> Path | None:
 def stem_of(name: str, images: Images) -> str:
     """The path of an image without suffix; its name where it is not there."""
     file = find_image(images, name)
-    return images.stem_of(file) if file else without_suffix('/'.join(parts_of(name)))
+    if file:
+        return images.stem_of(file)
+    return without_suffix('/'.join(parts_of(name)))

@@ -30,7 +30,9 @@ SAMPLE = 50  # names that are looked for in a folder of images
 
 
 def find_coco(
-    inventory: Inventory, train: str | None = None, val: str | None = None
+    inventory: Inventory,
+    train: str | None = None,
+    val: str | None = None,
 ) -> LabelFolder | None:
     """A COCO file of each split, or one of all images, which a hash of their names splits.
 
@@ -41,7 +43,8 @@ def find_coco(
     Raises:
         ValueError: files that cannot be used, or several that could be meant.
     """
-    home, split_by = inventory.root, 'own.train and own.val'
+    home = inventory.root
+    split_by = 'own.train and own.val'
     if train or val:
         files = named_files(inventory, train, val)
     else:
@@ -51,7 +54,8 @@ def find_coco(
     if not files:
         return None
     splits = {}
-    there, listed = set[Path](), set[Path | None]()
+    there = set[Path]()
+    listed = set[Path | None]()
     for split, file in files.items():
         part = part_of(file, home, split, inventory)
         splits[split] = part
@@ -72,13 +76,16 @@ def find_coco(
 
 
 def named_files(
-    inventory: Inventory, train: str | None, val: str | None
+    inventory: Inventory,
+    train: str | None,
+    val: str | None,
 ) -> dict[str, CocoFile]:
     """The COCO files that own.train and own.val name, below the folder of the data or absolute.
 
     One of them may be None: its file is looked for.
     """
-    root, others = inventory.root, candidates(inventory)
+    root = inventory.root
+    others = candidates(inventory)
     files = {}
     for split, given in (('train', train), ('val', val)):
         if not given:
@@ -112,13 +119,17 @@ def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Spl
     Raises:
         ValueError: it has no image, or they are in none of the usual folders.
     """
-    path, names = file.path, file.image_names()
+    path = file.path
+    names = file.image_names()
     if not names:
-        what = 'no file_name of an image' if file.content['images'] else 'no image'
+        what = 'no image'
+        if file.content['images']:
+            what = 'no file_name of an image'
         raise ValueError(f'{path}: {what} in it')
     folders = image_folders(path, home, split, inventory)
     sample = names[:: max(1, len(names) // SAMPLE)]
-    best, most = home, 0
+    best = home
+    most = 0
     for is_below in (False, True):
         for folder in folders:
             number = 0
@@ -128,7 +139,8 @@ def part_of(file: CocoFile, home: Path, split: str, inventory: Inventory) -> Spl
                 else:
                     number += inventory.is_file(folder.joinpath(*parts_of(name)))
             if number > most:
-                best, most = folder, number
+                best = folder
+                most = number
         if most == len(sample) or (split and most):
             break
     if not most:
@@ -158,7 +170,10 @@ def tops_of(home: Path, inventory: Inventory) -> list[Path]:
 
 
 def image_folders(
-    path: Path, home: Path, split: str, inventory: Inventory
+    path: Path,
+    home: Path,
+    split: str,
+    inventory: Inventory,
 ) -> list[Path]:
     """The folders that may have the images of a file, the most usual first.
 
@@ -195,7 +210,9 @@ def split_one(file: CocoFile, part: Split) -> Splits:
     stems = {stem_of(name, images) for name in file.image_names()}
     of_file = f', of {relative_folder(file.path, part.inventory.root)}'
     # The images of each word that names a split, '' for none or both.
-    train, val, others = defaultdict(set), defaultdict(set), list[str]()
+    train = defaultdict(set)
+    val = defaultdict(set)
+    others = list[str]()
     for stem in stems:
         found = dict[str, str]()
         for name in reversed(stem.split('/')[:-1]):
@@ -214,7 +231,8 @@ def split_one(file: CocoFile, part: Split) -> Splits:
     for word in unused:
         del val[word]
     said = ' and '.join([*sorted(train), *sorted(val)])
-    said += f'; not {", ".join(unused)}' if unused else ''
+    if unused:
+        said += f'; not {", ".join(unused)}'
     splits = {
         'train': replace(part, names=frozenset().union(*train.values())),
         'val': replace(part, names=frozenset().union(*val.values())),

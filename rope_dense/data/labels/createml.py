@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .files import errors_at, finite_numbers, read_json
+from .files import errors_at, named_numbers, read_json
 from .inventory import Inventory
 from .label_folder import Format, LabelFolder, Read, Split
 from .objects import Labelled, Report, Shape
@@ -20,7 +20,6 @@ from .shared_files import SharedFiles, label_files
 
 IMAGE = ('image', 'imagefilename', 'imageurl', 'filename')  # keys in lower case
 OBJECTS = ('annotations', 'annotation')
-PLACE = ('x', 'y', 'width', 'height')
 
 
 def find_createml(inventory: Inventory) -> LabelFolder | None:
@@ -76,15 +75,19 @@ def read_entries(path: Path) -> list[Any] | None:
     for entry in content:
         if isinstance(entry, dict):
             keys.update(map(str.lower, entry))
-    return content if keys.intersection(IMAGE) and keys.intersection(OBJECTS) else None
+    if keys.intersection(IMAGE) and keys.intersection(OBJECTS):
+        return content
+    return None
 
 
 def read_objects(
-    file: Path, shared: SharedFiles
+    file: Path,
+    shared: SharedFiles,
 ) -> Iterator[tuple[str, Path | None, list[Shape]]]:
     """Name, image if it is there, and objects of each entry; ValueError for a broken one."""
     entries = read_entries(file) or []
-    beside, images = shared.inventory.images(file.parent), shared.images_for(file)
+    beside = shared.inventory.images(file.parent)
+    images = shared.images_for(file)
     for number, entry in enumerate(entries, start=1):
         where = f'{file.name}, entry {number}'
         with errors_at(file), errors_at(where):
@@ -117,7 +120,8 @@ def shape_of(given: Any, where: str) -> Shape:
         label = given.get('label')
         if not isinstance(label, (str, int)) or not str(label).strip():
             raise ValueError(f'its label is {label!r:.80}, which is no name')
-        x, y, width, height = [finite_numbers([box[key]], key)[0] for key in PLACE]
+        numbers = named_numbers(box.__getitem__, 'x', 'y', 'width', 'height')
+        x, y, width, height = numbers
         if 0 < max(x, y, width, height) <= 1:
             raise ValueError(
                 'its coordinates are fractions of the image size: CreateML has pixels'

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from .cvat_pictures import Node, Picture, read_contents
-from .files import errors_at, finite_numbers
+from .files import errors_at, finite_numbers, named_numbers
 from .geometry import (
     check_mask,
     ellipse,
@@ -43,7 +43,8 @@ def find_cvat(inventory: Inventory) -> LabelFolder | None:
     root = inventory.root
     found = files_in(root, inventory)
     if not found:
-        several, sources = [], []
+        several = []
+        sources = []
         for folder in inventory.subfolders(root).values():
             splits = files_in(folder, inventory)
             if splits:
@@ -64,7 +65,8 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Split]:
 
     A split has the only file in train/, train.xml or annotations/train.xml.
     """
-    found, folders = {}, inventory.subfolders(home)
+    found = {}
+    folders = inventory.subfolders(home)
     for split, names in SPLITS.items():
         for name in names:
             file = single_file(folders[name], inventory) if name in folders else None
@@ -108,7 +110,9 @@ def single_file(folder: Path, inventory: Inventory) -> Path | None:
     found = [path for path in files if is_cvat(path)]
     if len(found) > 1:
         raise several_files_error(inventory.root, found)
-    return found[0] if found else None
+    if found:
+        return found[0]
+    return None
 
 
 def several_files_error(root: Path, files: Sequence[Path]) -> ValueError:
@@ -153,7 +157,8 @@ def split_one(part: Split) -> LabelFolder:
         taken = [train, val] if val else [train]
         said = ', '.join(taken)
         others = sorted(name or 'images of none' for name in subsets.keys() - {*taken})
-        said += f'; not {", ".join(others)}' if others else ''
+        if others:
+            said += f'; not {", ".join(others)}'
         words = f'subset ({said})'
         if val:
             splits = {
@@ -178,7 +183,9 @@ def read_cvat(part: Split, classes: Sequence[str] | None, report: Report) -> Rea
 
 
 def labelled_images(
-    pictures: list[Picture], part: Split, report: Report
+    pictures: list[Picture],
+    part: Split,
+    report: Report,
 ) -> Iterator[Labelled]:
     """The images of a split that the file has."""
     images = part.inventory.images(part.images)
@@ -226,11 +233,13 @@ def shape_of(node: Node) -> Shape | str:
     label = node.label
     (degrees,) = finite_numbers([node.attrib.get('rotation') or 0], 'rotation')
     if node.tag == 'box':
-        left, top, right, bottom = numbers_in(node, *CORNERS)
+        left, top, right, bottom = named_numbers(node.attrib.get, *CORNERS)
         box = left, top, right - left, bottom - top
-        return rotated_shape(label, box, degrees) if degrees else Shape(label, box)
+        if degrees:
+            return rotated_shape(label, box, degrees)
+        return Shape(label, box)
     if node.tag == 'ellipse':
-        x, y, across, down = numbers_in(node, 'cx', 'cy', 'rx', 'ry')
+        x, y, across, down = named_numbers(node.attrib.get, 'cx', 'cy', 'rx', 'ry')
         return polygon_shape(label, ellipse(x, y, across, down, degrees))
     if node.tag == 'polygon':
         given = node.attrib.get('points', '')
@@ -241,14 +250,9 @@ def shape_of(node: Node) -> Shape | str:
     return f'object of type {node.tag}'
 
 
-def numbers_in(node: Node, *names: str) -> list[float]:
-    """Attributes of a node as finite numbers."""
-    return [finite_numbers([node.attrib.get(name)], name)[0] for name in names]
-
-
 def mask_of(node: Node, item: Labelled, part: Split) -> Shape | str:
     """A mask: run lengths of the rows in its box, the first of pixels outside of the object."""
-    place = numbers_in(node, 'left', 'top', 'width', 'height')
+    place = named_numbers(node.attrib.get, 'left', 'top', 'width', 'height')
     left, top, width, height = map(int, place)
     lengths = finite_numbers(node.attrib.get('rle', '').split(','), 'a run length')
     counts = np.array(lengths, int)

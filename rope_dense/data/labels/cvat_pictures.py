@@ -63,7 +63,8 @@ def read_contents(part: Split) -> Contents:
 
 def parse_pictures(file: Path, images: Images) -> Contents:
     """The pictures of a file with their shapes, and its classes."""
-    meta, pictures = Element('meta'), []
+    meta = Element('meta')
+    pictures = []
     by_frame = {}
     tracks = defaultdict(list)
     for _, element in ElementTree.iterparse(file):
@@ -156,7 +157,9 @@ def frame_size(node: Element | None) -> tuple[int, int] | None:
         return None
     sides = [node.get(name) or node.findtext(name) or 0 for name in ('height', 'width')]
     height, width = map(int, finite_numbers(sides, 'a side of the image'))
-    return (height, width) if height > 0 and width > 0 else None
+    if height > 0 and width > 0:
+        return height, width
+    return None
 
 
 def frames_as_pictures(
@@ -192,17 +195,24 @@ def frames_as_pictures(
                 f'frame {frame} is both {same[0]} and {same[1]}: remove one of them'
             )
         name = f'frame_{frame:06d}'
-        stem, image = (images.stem_of(same[0]), same[0]) if same else (name, None)
-        found.append(Picture(name, subset, size, nodes, stem, image, is_frame=True))
+        picture = Picture(name, subset, size, nodes, stem=name, is_frame=True)
+        if same:
+            picture.stem = images.stem_of(same[0])
+            picture.file = same[0]
+        found.append(picture)
     return found
 
 
 def check_frame_numbers(
-    frames: Set[int], files: dict[int, list[Path]], task: Element, images: Images
+    frames: Set[int],
+    files: dict[int, list[Path]],
+    task: Element,
+    images: Images,
 ) -> None:
     """Refuse images that are other frames than the frames of the video, counted from 0."""
     start = int(task.findtext('start_frame') or 0)
-    count, last = task.findtext('size'), task.findtext('stop_frame')
+    count = task.findtext('size')
+    last = task.findtext('stop_frame')
     stop = None
     if last is not None:
         stop = int(last)
@@ -215,7 +225,9 @@ def check_frame_numbers(
         is_beyond = max(files, default=0) > stop
         is_other = is_beyond and (start not in files or counts_from_1)
     if is_other or not files.keys() & frames:
-        numbers = f'{min(files)} to {max(files)}' if files else 'no number'
+        numbers = 'no number'
+        if files:
+            numbers = f'{min(files)} to {max(files)}'
         raise ValueError(
             f'its tracks are of frames {min(frames)} to {max(frames)} of a video, and the images '
             f'in {images.folder} have {numbers}: export "CVAT for images 1.1" with images, '
@@ -224,11 +236,15 @@ def check_frame_numbers(
 
 
 def check_tracks(
-    tracks: Sequence[Element], files: dict[int, list[Path]], task: Element
+    tracks: Sequence[Element],
+    files: dict[int, list[Path]],
+    task: Element,
 ) -> None:
     """Refuse tracks that have their key frames only, where others have images."""
     match = re.search(r'step=(\d+)', task.findtext('frame_filter') or '')
-    step = int(match[1]) if match else 1
+    step = 1
+    if match:
+        step = int(match[1])
     for track in tracks:
         for (first, shape), (last, _) in pairwise(frame_shapes(track)):
             between = any(number in files for number in range(first + step, last, step))

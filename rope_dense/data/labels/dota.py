@@ -93,13 +93,17 @@ def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
     words = line.split()
     with errors_at(path.with_name(where)):
         if len(words) < 9 + has_difficulty:
-            rest = 'class, difficulty' if has_difficulty else 'class'
+            rest = 'class'
+            if has_difficulty:
+                rest = 'class, difficulty'
             raise ValueError(
                 f'{len(words)} words; give x and y of four corners, {rest}'
             )
         corners = finite_numbers(words[:8], 'a corner')
         name = words[8:]
-        last = name.pop() if has_difficulty else '0'
+        last = '0'
+        if has_difficulty:
+            last = name.pop()
         if last not in DIFFICULTIES:
             raise ValueError(
                 f'ends with {last!r}, where other lines have a difficulty, 0, 1 or 2'
@@ -125,7 +129,9 @@ def has_difficulty(files: Sequence[Path]) -> bool:
             if has_corners(line):  # the reader refuses other lines
                 end = ' '.join(line.split()[8:])
                 places.setdefault(end, str(path.with_name(where)))
-    names, numbers, whole = {}, set(), {}
+    names = {}
+    numbers = set()
+    whole = {}
     for end in places:
         name, _, last = end.rpartition(' ')
         if name and last in DIFFICULTIES:
@@ -135,7 +141,8 @@ def has_difficulty(files: Sequence[Path]) -> bool:
             whole[int(last)] = name
     classes = {*names.values()}
     if len(names) < len(places):
-        is_odd = 0 in whole and max(whole) > 2 and len({*whole.values()}) > 1
+        num_names = len({*whole.values()})
+        is_odd = 0 in whole and max(whole) > 2 and num_names > 1
         are_classes = 0 not in numbers or len(classes) < 2
         if are_classes and not is_odd and classes.isdisjoint(places):
             return False

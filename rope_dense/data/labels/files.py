@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
@@ -212,6 +212,19 @@ def finite_numbers(values: Sequence[object], name: str = 'a number') -> list[flo
         if not math.isfinite(number):
             raise ValueError(f'{name} is {value!r:.80}, which is not finite')
         numbers.append(number)
+    return numbers
+
+
+def named_numbers(
+    value_of: Callable[[str], object], *names: str, form: str = '{}'
+) -> list[float]:
+    """The values of names as finite numbers; ValueError if one is none; the message has its name.
+
+    ``form`` is how messages write a name.
+    """
+    numbers = []
+    for name in names:
+        numbers += finite_numbers([value_of(name)], form.format(name))
     return numbers
 
 

@@ -46,8 +46,11 @@ MARGIN = 4  # times the sides of an image around it: corners farther away may ha
 
 def find_geojson(inventory: Inventory) -> LabelFolder | None:
     """A file for each image, or files of many images."""
-    root, shared = inventory.root, SharedFiles(FILES, inventory)
-    suffix = '.geojson' if inventory.paths(root, ('.geojson',)) else '.json'
+    root = inventory.root
+    shared = SharedFiles(FILES, inventory)
+    suffix = '.json'
+    if inventory.paths(root, ('.geojson',)):
+        suffix = '.geojson'
     paths = inventory.paths(root, (suffix,))
     files = [*map(Path, files_with_labels(paths, FILES))]
     if not files or not shared.images.by_path:
@@ -64,7 +67,9 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
         labelled[file] = images
     if not any(labelled.values()):
         features = inventory.content(files[0], read_features).features
-        problem = features[0].problem if features else ''
+        problem = ''
+        if features:
+            problem = features[0].problem
         if problem:
             raise ValueError(
                 f'{files[0]}: {problem}, as the first: only polygons are read'
@@ -87,7 +92,8 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
 
     Objects have one class, `classes` or ``ONE_CLASS``, if they have no text property.
     """
-    files, inventory = label_files(part, FILES.suffixes), part.inventory
+    files = label_files(part, FILES.suffixes)
+    inventory = part.inventory
 
     def items() -> Iterator[Labelled]:
         found: dict[Path, Labelled] = {}
@@ -119,7 +125,8 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
                 item = Labelled(image.file, size=image.size)
                 item = found.setdefault(image.file, item)
                 for one in objects:
-                    label, where = labels[one.number], features[one.number].where
+                    label = labels[one.number]
+                    where = features[one.number].where
                     item.shapes.append(Shape(label, one.box, one.outline, where=where))
                     if one.is_cut:
                         report.note(CLIPPED, where)
@@ -143,7 +150,8 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
 
 
 def images_for(
-    files: Iterable[Path], shared: SharedFiles
+    files: Iterable[Path],
+    shared: SharedFiles,
 ) -> Iterator[tuple[Path, list[Path], bool]]:
     """The image that has the name of a file, and True; if no file has one, all it may be of."""
     texts = map(str, filter(is_geojson, files))
@@ -217,9 +225,12 @@ def read_features(path: Path) -> FeatureFile:
 
 def polygon_of(geometry: Mapping[str, Any]) -> tuple[shapely.MultiPolygon, str]:
     """The polygons of a geometry, which do not cross, and the problem if there is none."""
-    kind, given = geometry.get('type'), geometry.get('coordinates') or []
+    kind = geometry.get('type')
+    given = geometry.get('coordinates') or []
     if kind not in ('Polygon', 'MultiPolygon'):
-        problem = f'object of type {kind}' if kind else 'object without a geometry'
+        problem = 'object without a geometry'
+        if kind:
+            problem = f'object of type {kind}'
         return shapely.MultiPolygon(), problem
     try:
         found = shapely.force_2d(shapely_shape(dict(type=kind, coordinates=given)))
@@ -259,7 +270,9 @@ def class_property(files: Iterable[Path], part: Split, report: Report) -> str | 
     if found:
         kind = f'whose property {found[0]!r} is their class'
     report.note(f'set of objects {kind}', part.source.name)
-    return found[0] if found else None
+    if found:
+        return found[0]
+    return None
 
 
 class GeoImage(NamedTuple):
@@ -282,7 +295,9 @@ def read_geo_image(file: Path, state: State) -> GeoImage | None:
                 found = GeoImage(file, image.shape, image.crs, to_map)
     except RasterioIOError:
         return None
-    return None if np.array_equal(to_map, np.eye(3)) else found
+    if np.array_equal(to_map, np.eye(3)):
+        return None
+    return found
 
 
 def read_geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImage]:
@@ -301,7 +316,10 @@ class Placed(NamedTuple):
 
 
 def place_objects(
-    file: Path, images: Iterable[Path], inventory: Inventory, report: Report
+    file: Path,
+    images: Iterable[Path],
+    inventory: Inventory,
+    report: Report,
 ) -> list[tuple[GeoImage, list[Placed]]]:
     """The georeferenced images, each with its objects.
 
@@ -323,15 +341,18 @@ def place_objects(
 
 def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[Placed]:
     """The objects that cover a pixel of an image; `crs` is None for the system of the image."""
-    (height, width), to_pixels = image.size, np.linalg.inv(image.to_map)
+    height, width = image.size
+    to_pixels = np.linalg.inv(image.to_map)
     ends = [[0, width, 0, width], [0, 0, height, height], [1, 1, 1, 1]]
     corners = image.to_map[:2] @ ends
-    (left, bottom), (right, top) = corners.min(1), corners.max(1)
+    left, bottom = corners.min(1)
+    right, top = corners.max(1)
     is_other = None not in (crs, image.crs) and crs != image.crs
 
     def in_pixels(points: np.ndarray) -> np.ndarray:  # [n, 2]
         x, y = transform(crs, image.crs, *points.T) if is_other else points.T
-        return (np.stack([x, y, np.ones(len(points))], 1) @ to_pixels.T)[:, :2]
+        on_map = np.stack([x, y, np.ones(len(points))], 1)
+        return (on_map @ to_pixels.T)[:, :2]
 
     try:
         if is_other:
@@ -342,7 +363,8 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
         if left > right:  # it is on both sides of the date line
             areas = np.array([[left, bottom, 180, top], [-180, bottom, right, top]])
         near = np.unique(tree.query(shapely.box(*areas.T))[1])
-        low, high = areas.min(0)[:2], areas.max(0)[2:]
+        low = areas.min(0)[:2]
+        high = areas.max(0)[2:]
         margin = MARGIN * (high - low)
         around = shapely.clip_by_rect(
             tree.geometries[near], *(low - margin), *(high + margin)
@@ -352,7 +374,8 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
         return []
     parts = shapely.clip_by_rect(polygons, 0, 0, width, height)
     bounds = shapely.bounds(parts)
-    is_cut = ~(np.abs(bounds - shapely.bounds(polygons)).max(1, initial=0) <= 0.01)
+    farthest = np.abs(bounds - shapely.bounds(polygons)).max(1, initial=0)
+    is_cut = ~(farthest <= 0.01)  # also for NaN
     placed = []
     for n in np.flatnonzero(~is_cut | (shapely.area(parts) >= 1)):
         outline = pixel_polygons(polygons[n])

@@ -25,7 +25,8 @@ BROKEN = np.array([-1])
 def bounding_box(points: Sequence[float] | np.ndarray) -> Box:
     """The smallest box around points [x, y, x, y, ...]."""
     corners = np.reshape(points, (-1, 2))
-    (left, top), (right, bottom) = corners.min(0).tolist(), corners.max(0).tolist()
+    left, top = corners.min(0).tolist()
+    right, bottom = corners.max(0).tolist()
     return left, top, right - left, bottom - top
 
 
@@ -39,12 +40,15 @@ def outline_box(outline: Outline) -> Box:
 def box_corners(box: Box) -> list[float]:
     """The corners [x, y, x, y, ...] of a box, in turn."""
     left, top, width, height = box
-    right, bottom = left + width, top + height
+    right = left + width
+    bottom = top + height
     return [left, top, right, top, right, bottom, left, bottom]
 
 
 def polygon_shape(
-    label: str, points: Sequence[float] | np.ndarray, **more: Any
+    label: str,
+    points: Sequence[float] | np.ndarray,
+    **more: Any,
 ) -> Shape:
     """An object from the corners [x, y, x, y, ...] of its outline; ValueError for less than 3."""
     outline = np.asarray(points, float).reshape(-1).tolist()
@@ -85,7 +89,11 @@ def mask_shape(
 
 
 def mask_lengths(
-    mask: np.ndarray, left: int, top: int, size: tuple[int, int], shrink: int = 1
+    mask: np.ndarray,
+    left: int,
+    top: int,
+    size: tuple[int, int],
+    shrink: int = 1,
 ) -> dict[str, Any]:
     """The run lengths of a mask [h, w] in an image, in the memory of the mask alone.
 
@@ -117,7 +125,11 @@ def text_lengths(lengths: dict[str, Any]) -> dict[str, Any]:
 
 
 def ellipse(
-    x: float, y: float, radius_x: float, radius_y: float, degrees: float = 0
+    x: float,
+    y: float,
+    radius_x: float,
+    radius_y: float,
+    degrees: float = 0,
 ) -> np.ndarray:
     """Corners [36, 2] of an ellipse around (x, y), rotated clockwise."""
     if not np.isfinite([radius_x, radius_y]).all():
@@ -126,13 +138,17 @@ def ellipse(
     along = radius_x * np.cos(angles)
     across = radius_y * np.sin(angles)
     turn = np.deg2rad(degrees)
-    cos, sin = np.cos(turn), np.sin(turn)
-    return np.stack([x + along * cos - across * sin, y + along * sin + across * cos], 1)
+    cos = np.cos(turn)
+    sin = np.sin(turn)
+    columns = x + along * cos - across * sin
+    rows = y + along * sin + across * cos
+    return np.stack([columns, rows], 1)
 
 
 def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:
     """Run lengths as pycocotools takes them, from COCO's of either form, checked."""
-    size, counts = outline.get('size'), outline.get('counts')
+    size = outline.get('size')
+    counts = outline.get('counts')
     if not isinstance(size, (list, tuple)) or len(size) != 2 or counts is None:
         raise ValueError('run lengths without size [height, width] and counts')
     height, width = map(int, size)
@@ -170,8 +186,11 @@ def counts_in(encoded: bytes) -> np.ndarray:
         return BROKEN
     numbers = np.add.reduceat((codes & 31) << (5 * place), starts)
     numbers -= np.where(codes[ends] & 16, 1 << (5 * (place[ends] + 1)), 0)
-    numbers[1::2], numbers[2::2] = numbers[1::2].cumsum(), numbers[2::2].cumsum()
-    return numbers if numbers.min() >= 0 else BROKEN
+    for start in (1, 2):
+        numbers[start::2] = numbers[start::2].cumsum()
+    if numbers.min() >= 0:
+        return numbers
+    return BROKEN
 
 
 def outline_lengths(outline: Outline, size: tuple[int, int]) -> dict[str, Any]:
@@ -257,7 +276,8 @@ def apply_exif_rotation(item: Labelled, image: Header, report: Report) -> Labell
 
     They are of the file's own pixels, and are rotated, if they say a size that only these have.
     """
-    height, width = image.width, image.height
+    height = image.width
+    width = image.height
     size = height, width
     if image.orientation < 5 or height == width or item.size != size:
         return item

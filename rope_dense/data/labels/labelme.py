@@ -97,7 +97,9 @@ def read_image_name(path: Path) -> str | None:
     except ValueError:  # the reader says it
         return None
     name = content.get('imagePath') if isinstance(content, dict) else None
-    return name if isinstance(name, str) and name else None
+    if isinstance(name, str) and name:
+        return name
+    return None
 
 
 def labelled(path: Path, image: Path, part: Split, report: Report) -> Labelled:
@@ -115,7 +117,8 @@ def labelled(path: Path, image: Path, part: Split, report: Report) -> Labelled:
     item = Labelled(image, size=size_in(content, 'imageHeight', 'imageWidth'))
     groups = dict[tuple[str, Any], Shape]()
     for number, given in enumerate(shapes, start=1):
-        where, group = f'{path.name}, shape {number}', given.get('group_id')
+        where = f'{path.name}, shape {number}'
+        group = given.get('group_id')
         with errors_at(where):
             is_point = given.get('shape_type') == 'point'
             if is_point and group is not None and group in boxes:
@@ -137,12 +140,18 @@ def labelled(path: Path, image: Path, part: Split, report: Report) -> Labelled:
 
 
 def shape_of(
-    given: dict[str, Any], item: Labelled, where: str, part: Split
+    given: dict[str, Any],
+    item: Labelled,
+    where: str,
+    part: Split,
 ) -> Shape | str:
     """The object of a shape; the reason to leave it out if it has no area or no label."""
-    label, flags = given.get('label'), given.get('flags')
+    label = given.get('label')
+    flags = given.get('flags')
     has_name = label is not None and not isinstance(label, (list, dict))
-    name = str(label).strip() if has_name else ''
+    name = ''
+    if has_name:
+        name = str(label).strip()
     if not name:
         return 'object without a label'
     if name == IGNORE:
@@ -150,7 +159,8 @@ def shape_of(
     is_flagged = isinstance(flags, dict) and is_set(flags.get('difficult'))
     is_difficult = is_flagged or is_set(given.get('difficult'))
     more: dict[str, Any] = dict(where=where, difficult=is_difficult)
-    kind, pairs = given.get('shape_type') or 'polygon', given.get('points') or []
+    kind = given.get('shape_type') or 'polygon'
+    pairs = given.get('points') or []
     is_list = isinstance(pairs, list)
     if not is_list or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
         raise ValueError(f'points are {pairs!r:.80}, not [[x, y], ...]')
@@ -162,10 +172,12 @@ def shape_of(
         box = geometry.bounding_box(points)
         x, y = points.T
         area = abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2  # shoelace formula
-        if count == 2 or area >= FULL * box[2] * box[3]:
+        *_, width, height = box
+        if count == 2 or area >= FULL * width * height:
             return Shape(name, box, **more)
     if kind == 'circle' and count == 2:
-        (x, y), radius = points[0], float(np.linalg.norm(points[1] - points[0]))
+        x, y = points[0]
+        radius = float(np.linalg.norm(points[1] - points[0]))
         corners = geometry.ellipse(x, y, radius, radius)
         return geometry.polygon_shape(name, corners, **more)
     if kind in POLYGONS and count > 2:
@@ -217,7 +229,8 @@ def mask_of(
 
 def add_part(shape: Shape, other: Shape) -> None:
     """Add another part to an object; a box beside a part with an outline becomes an outline."""
-    corners, others = geometry.box_corners(shape.box), geometry.box_corners(other.box)
+    corners = geometry.box_corners(shape.box)
+    others = geometry.box_corners(other.box)
     if shape.outline or other.outline:
         outlines = [shape.outline or [corners], other.outline or [others]]
         shape.outline = geometry.merge_outlines(outlines)

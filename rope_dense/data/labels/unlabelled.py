@@ -74,7 +74,9 @@ def write_picture_list(
 
 
 def find_pictures(
-    inventory: Inventory, folder: str | None, report: Report
+    inventory: Inventory,
+    folder: str | None,
+    report: Report,
 ) -> MapFolder:
     """Images, then videos, of a folder, as images without a mask; ValueError if there is none."""
     root = inventory.root

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from .files import errors_at, finite_numbers, read_xml
+from .files import errors_at, finite_numbers, named_numbers, read_xml
 from .geometry import polygon_shape, rotated_shape
 from .inventory import Inventory
 from .label_folder import Format, LabelFolder, Read, Split
@@ -29,7 +29,9 @@ TRUE = ('1', 'true', 'yes')
 def find_voc(inventory: Inventory) -> LabelFolder | None:
     """Annotations/ and JPEGImages/ with lists in ImageSets/Main; or folders of XML and images."""
     pairs = find_pairs(inventory, FILES)
-    return LabelFolder(VOC, *split_files(pairs, inventory)) if pairs else None
+    if pairs is None:
+        return None
+    return LabelFolder(VOC, *split_files(pairs, inventory))
 
 
 def read_voc(part: Split, classes: Sequence[str] | None, report: Report) -> Read:
@@ -55,7 +57,9 @@ def read_voc(part: Split, classes: Sequence[str] | None, report: Report) -> Read
 
     def count(path: Path) -> int | None:
         root = read_annotation(path, report)
-        return None if root is None else len(root.findall('object'))
+        if root is None:
+            return None
+        return len(root.findall('object'))
 
     return classes or (), read_pairs(part, FILES, report, read, count)
 
@@ -64,7 +68,9 @@ def read_image_name(path: Path) -> str | None:
     """The ``folder`` and ``filename`` of the image that an annotation names."""
     root = read_xml(path)
     name = root.findtext('filename', '').strip()
-    return f'{root.findtext("folder", "").strip()}/{name}' if name else None
+    if name:
+        return f'{root.findtext("folder", "").strip()}/{name}'
+    return None
 
 
 def read_annotation(path: Path, report: Report) -> Element | None:
@@ -77,8 +83,12 @@ def read_annotation(path: Path, report: Report) -> Element | None:
         kind = 'XML file that is no annotation of Pascal VOC (left out)'
         report.note(kind, path.name)
         return None
-    for node in root.iter() if root.find('object') is None else ():
-        tag = node.tag.lower() if isinstance(node.tag, str) else ''
+    if root.find('object') is not None:
+        return root
+    for node in root.iter():
+        tag = ''
+        if isinstance(node.tag, str):
+            tag = node.tag.lower()
         has_content = len(node) or (node.text or '').strip()
         if (tag in PLACES and has_content) or ('object' in tag and len(node)):
             raise ValueError(
@@ -95,7 +105,9 @@ def size_in(root: Element) -> tuple[int, int] | None:
         width = int(float(root.findtext('size/width') or 0))
     except ValueError:
         return None
-    return (height, width) if height > 0 and width > 0 else None
+    if height > 0 and width > 0:
+        return height, width
+    return None
 
 
 def shape_of(node: Element, where: str, report: Report) -> Shape | None:
@@ -109,7 +121,9 @@ def shape_of(node: Element, where: str, report: Report) -> Shape | None:
     rotated = node.find('robndbox')
     if rotated is not None and rotated.find('angle') is not None:
         # Of roLabelImg: centre and sides in pixels from 0, and clockwise radians.
-        x, y, width, height, angle = numbers_in(rotated, 'cx', 'cy', 'w', 'h', 'angle')
+        names = ('cx', 'cy', 'w', 'h', 'angle')
+        values = named_numbers(rotated.findtext, *names, form='<{}>')
+        x, y, width, height, angle = values
         if abs(angle) > 2 * np.pi:
             raise ValueError(
                 f'<angle> is {angle:g}, more than a circle: write it in radians'
@@ -117,14 +131,16 @@ def shape_of(node: Element, where: str, report: Report) -> Shape | None:
         place = (x - width / 2, y - height / 2, width, height)
         return rotated_shape(label, place, np.rad2deg(angle), **more)
     polygons = [*map(points_in, node.findall('polygon'))]
-    box, upright = node.find('bndbox'), None
+    box = node.find('bndbox')
+    upright = None
     if box is not None and box.find('xmin') is None:
         polygons.append(points_in(box))  # <bndbox> with corners x0, y0, ...
         box = None if len(polygons[-1]) > 4 else box
     polygons = [points for points in polygons if len(points) > 4]
     if box is not None:
         # From the pixel (xmin, ymin) to (xmax, ymax), which count from 1.
-        values = numbers_in(box, 'xmin', 'ymin', 'xmax', 'ymax')
+        corners = ('xmin', 'ymin', 'xmax', 'ymax')
+        values = named_numbers(box.findtext, *corners, form='<{}>')
         left, right = sorted(values[::2])
         top, bottom = sorted(values[1::2])
         if [left, top, right, bottom] != values:
@@ -134,12 +150,9 @@ def shape_of(node: Element, where: str, report: Report) -> Shape | None:
         shape = polygon_shape(label, np.concatenate(polygons), **more)
         shape.outline, shape.box = polygons, upright or shape.box
         return shape
-    return Shape(label, upright, **more) if upright else None
-
-
-def numbers_in(node: Element, *names: str) -> list[float]:
-    """The numbers in a node, by the names of their nodes; ValueError if one is no number."""
-    return [finite_numbers([node.findtext(name)], f'<{name}>')[0] for name in names]
+    if upright:
+        return Shape(label, upright, **more)
+    return None
 
 
 def points_in(polygon: Element) -> list[float]:

@@ -49,7 +49,8 @@ def read_yolo(part: Split, classes: Sequence[str] | None, report: Report) -> Rea
         classes: names in the order of the class numbers; None for the names in
             classes.txt, NAME.names or a yaml, in the folder of the labels or above.
     """
-    names, options = classes or (), dict(part.options)
+    names = classes or ()
+    options = dict(part.options)
     if not names:
         found = read_names_above([part.source], part.inventory)
         if found is None:
@@ -57,7 +58,8 @@ def read_yolo(part: Split, classes: Sequence[str] | None, report: Report) -> Rea
                 f'{part.source}: no names of classes: write them to classes.txt in it or above, '
                 'one a line in the order of their numbers, or give --classes'
             )
-        names, options = found[0], found[1] | options
+        names, said = found
+        options = said | options
     if not part.files.pairs and not part.options.get('unpublished'):
         raise ValueError(
             f'{part.images}: none of its {len(part.files.unlabelled)} images has a label file: '
@@ -95,7 +97,8 @@ class LineReader:
 
     def check_all(self) -> None:
         """Refuse or note what only all lines of a split show."""
-        count, source = len(self.names), self.part.source
+        count = len(self.names)
+        source = self.part.source
         if 0 not in self.numbers and max(self.numbers, default=0) == count:
             raise ValueError(
                 f'{source}: the numbers of {count} classes are 0 to {count - 1}, and those in the '
@@ -136,7 +139,9 @@ class LineReader:
                 number = int(numbers[0])
                 self.numbers.add(number)
                 is_known = 0 <= number < len(self.names)
-                label = self.names[number] if is_known else ''
+                label = ''
+                if is_known:
+                    label = self.names[number]
                 size = image.width, image.height
                 shape = self.shape(label, numbers[1:], size, where)
             except ValueError as error:  # ``errors_at`` would cost more than the line
@@ -148,7 +153,11 @@ class LineReader:
         return item
 
     def shape(
-        self, label: str, values: Sequence[float], size: tuple[int, int], where: str
+        self,
+        label: str,
+        values: Sequence[float],
+        size: tuple[int, int],
+        where: str,
     ) -> Shape:
         """The object of the numbers behind the class, in an image of `size` (width, height)."""
         count = len(values)
@@ -176,11 +185,13 @@ class LineReader:
             self.boxes += 1
             if 0 <= x < across <= 1 and 0 <= y < down <= 1:
                 self.corners += 1
-                right, bottom = x + across / 2 - 1, y + down / 2 - 1
+                right = x + across / 2 - 1
+                bottom = y + down / 2 - 1
                 if max(right, bottom, across / 2 - x, down / 2 - y) > BEYOND:
                     self.beyond.append(where)
         width, height = size
-        left, top = (x - across / 2) * width, (y - down / 2) * height
+        left = (x - across / 2) * width
+        top = (y - down / 2) * height
         box = left, top, across * width, down * height
         return Shape(label, box, where=where)
 
@@ -209,8 +220,9 @@ class LineReader:
         if count == 6:
             self.report.note('polygon of three corners', where)
             x, y, across, down = values[:4]
-            reach = max(abs(x - 0.5) + across / 2, abs(y - 0.5) + down / 2)
-            if reach < 0.5 + BORDER and min(across, down) > 0:
+            reach_x = abs(x - 0.5) + across / 2
+            reach_y = abs(y - 0.5) + down / 2
+            if max(reach_x, reach_y) < 0.5 + BORDER and min(across, down) > 0:
                 self.triangles.append(where)
         if count > 9 and may_be_pose(values, 3):
             raise ValueError(
@@ -253,8 +265,9 @@ def may_be_pose(values: Sequence[float], step: int) -> bool:
     if len(points[-1]) != step:
         return False
     for point in points:
-        is_in = abs(point[0] - x) <= width / 2 and abs(point[1] - y) <= height / 2
-        if any(point[:2]) and not is_in:
+        across = abs(point[0] - x)
+        down = abs(point[1] - y)
+        if any(point[:2]) and (across > width / 2 or down > height / 2):
             return False
         if step == 3 and point[2] not in (0, 1, 2):
             return False

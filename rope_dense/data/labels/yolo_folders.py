@@ -51,7 +51,8 @@ def find_yolo(inventory: Inventory) -> LabelFolder | None:
     declaration = find_declaration(root, inventory)
     if declaration:
         return declared_folder(*declaration, inventory)
-    found, homes = [], {}  # the second by images
+    found = []
+    homes = {}  # by images
     for folder in inventory.subfolders(root).values():
         declaration = find_declaration(folder, inventory)
         if declaration:
@@ -99,7 +100,9 @@ def undeclared_folder(pairs: FilePairs, inventory: Inventory) -> LabelFolder:
 
 
 def declared_folder(
-    file: Path, content: dict[str, Any], inventory: Inventory
+    file: Path,
+    content: dict[str, Any],
+    inventory: Inventory,
 ) -> LabelFolder:
     """The data set that a file declares; without `val` a part of its images is for validation."""
     root = inventory.root
@@ -118,7 +121,9 @@ def declared_folder(
             f'{file}: {given["train"][0]!r} and {given["val"][0]!r} are both found in '
             f'{places["train"][0]}: is a folder missing?'
         )
-    sets, folders, images = {}, [], []
+    sets = {}
+    folders = []
+    images = []
     for split, some in places.items():
         if some:
             one = ImageSet(some, inventory)
@@ -200,7 +205,8 @@ class ImageSet:
                 break
         else:
             return None
-        images, places = {*self.images}, Places(FILES, pairs.home)
+        images = {*self.images}
+        places = Places(FILES, pairs.home)
         absent = {places.of(f'{pairs.home}/{name}.').key for name in self.absent or ()}
         files = [path for path, image in pairs.image_of.items() if image in images]
         for path in pairs.orphans:
@@ -220,7 +226,8 @@ def candidate_files(folders: Iterable[str], inventory: Inventory) -> list[str]:
         labels = label_folder(folder)
         places |= dict.fromkeys((labels, folder))
         while labels != folder and os.path.basename(labels) not in LABELS.values():
-            labels, folder = os.path.dirname(labels), os.path.dirname(folder)
+            labels = os.path.dirname(labels)
+            folder = os.path.dirname(folder)
             places[labels] = None
     return texts_in(places, inventory)
 

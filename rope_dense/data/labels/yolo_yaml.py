@@ -23,11 +23,13 @@ KEYS = ('path', 'names', *SPLITS['train'], *SPLITS['val'])
 
 
 def find_declaration(
-    folder: Path, inventory: Inventory
+    folder: Path,
+    inventory: Inventory,
 ) -> tuple[Path, dict[str, Any]] | None:
     """The file in a folder that declares a YOLO data set, and its content; ValueError for two."""
     for suffixes in (YAML, ('.data',)):
-        found, said = {}, []
+        found = {}
+        said = []
         for path in inventory.directly(folder, suffixes):
             content = read_declaration(path)
             has_classes = 'names' in content or 'nc' in content
@@ -60,7 +62,9 @@ def read_declaration(path: Path) -> dict[str, Any]:
         if 'names:' in read_text(path):
             raise
         return {}
-    return given if isinstance(given, dict) else {}
+    if isinstance(given, dict):
+        return given
+    return {}
 
 
 def split_entries(content: Mapping[str, Any], split: str) -> list[str]:
@@ -80,7 +84,9 @@ def key_points(file: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     given = content.get('kpt_shape')
     if given is None or given in ABSENT or given == []:
         return {}
-    numbers = ' '.join(map(str, given)) if isinstance(given, list) else ''
+    numbers = ''
+    if isinstance(given, list):
+        numbers = ' '.join(map(str, given))
     if not KPT_SHAPE.fullmatch(numbers):
         raise ValueError(
             f'{file}: kpt_shape is {given!r:.80}; it is [points, 2 or 3], as [17, 3]'
@@ -103,7 +109,8 @@ def find_folder(entry: str, content: Mapping[str, Any], file: Path, root: Path) 
     parts = parts_of(name)
     for home in (*homes, root):
         paths += [home.joinpath(*parts[start:]) for start in range(len(parts))]
-    inside, outside = [], []
+    inside = []
+    outside = []
     for path in dict.fromkeys(paths):
         is_list = path.suffix.lower() not in IMAGE_SUFFIXES and os.path.exists(path)
         if is_list or os.path.isdir(path):
@@ -134,7 +141,8 @@ def class_names_of(
     ValueError unless they are as many as `nc`, and the same as in lists beside the file, or in
     folders of label files and above.
     """
-    given, is_yaml = content.get('names'), file.suffix.lower() != '.data'
+    given = content.get('names')
+    is_yaml = file.suffix.lower() != '.data'
     if given is None:
         found = read_names_above([file.parent], inventory)
         if found is None:
@@ -148,12 +156,14 @@ def class_names_of(
     count = str(content.get('nc', ''))
     if count not in ABSENT and count != str(len(names)):
         raise ValueError(f'{file}: nc is {count}, and `names` has {len(names)} classes')
+    if not is_yaml:
+        return names
     homes = []
     for source in sources:
         above = [source, *source.parents]
         homes += [home for home in above if inventory.root in home.parents]
     homes.append(file.parent)
-    for home in dict.fromkeys(homes) if is_yaml else ():
+    for home in dict.fromkeys(homes):
         for path, listed in read_names_in(home, inventory, LISTS).items():
             if listed != names:
                 raise ValueError(
@@ -186,7 +196,8 @@ def listed_names(given: object, file: Path) -> tuple[str, ...]:
 
 
 def read_names_above(
-    folders: Iterable[Path], inventory: Inventory
+    folders: Iterable[Path],
+    inventory: Inventory,
 ) -> tuple[tuple[str, ...], dict[str, Any]] | None:
     """The names of the classes in the file nearest to label files, and the options that it says.
 
@@ -214,7 +225,9 @@ def read_names_above(
 
 
 def read_names_in(
-    folder: Path, inventory: Inventory, suffixes: tuple[str, ...] = LISTS + YAML
+    folder: Path,
+    inventory: Inventory,
+    suffixes: tuple[str, ...] = LISTS + YAML,
 ) -> dict[Path, tuple[str, ...]]:
     """The names of the classes in each file of a folder that has some.
 
