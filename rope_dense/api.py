@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from .data.images.sources import ImageReader
+    from .measure.results import ResultRow
 
     Picture = str | Path | np.ndarray | Image
 
@@ -163,9 +164,8 @@ class Model:
         reader = ImageReader(self.cfg.test_dataloader.dataset.pipeline)
         pixels = [read_picture(image, reader) for image in many]
         with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
-            return [
-                sample.cpu() for sample in predict_batch(self.inferencer, pixels, batch)
-            ]
+            samples = predict_batch(self.inferencer, pixels, batch)
+            return [sample.cpu() for sample in samples]
 
     def plain(
         self, sample: BaseDataElement, score: float = 0.3
@@ -192,23 +192,19 @@ class Model:
         if 'pred_depth_map' in sample:
             return dict(depth=sample.pred_depth_map.data[0].numpy())
         if 'pred_panoptic_seg' in sample:
-            parts = self.inferencer.model.modules()
-            count = max(
-                part.num_classes for part in parts if hasattr(part, 'num_stuff_classes')
-            )
+            heads = self.inferencer.model.modules()
+            heads = [head for head in heads if hasattr(head, 'num_stuff_classes')]
+            count = max(head.num_classes for head in heads)
             pixels = sample.pred_panoptic_seg.sem_seg[0].numpy()
             ids, segments = panoptic_segments(pixels, range(count))
-            labels, areas = (
-                [x[key] for x in segments] for key in ('category_id', 'area')
-            )
-            return dict(
-                ids=ids, labels=np.array(labels, int), areas=np.array(areas, int)
-            )
+            labels = np.array([segment['category_id'] for segment in segments], int)
+            areas = np.array([segment['area'] for segment in segments], int)
+            return dict(ids=ids, labels=labels, areas=areas)
         found = sample.pred_instances[sample.pred_instances.scores >= score]
         names = dict(boxes='bboxes', scores='scores', labels='labels', masks='masks')
         return {name: found[key].numpy() for name, key in names.items() if key in found}
 
-    def evaluate(self, sizes: Sequence[str] = (), **options: Any) -> list[dict]:
+    def evaluate(self, sizes: Sequence[str] = (), **options: Any) -> list[ResultRow]:
         """Test at several image sizes, as ``rope-dense eval-resolutions``; a row for each.
 
         Args:
@@ -252,7 +248,6 @@ def read_picture(image: Picture, reader: ImageReader) -> np.ndarray:
             raise ValueError(
                 f'a picture of mode {image.mode}: give its path, or an array of uint8'
             )
-        return np.ascontiguousarray(
-            np.asarray(ImageOps.exif_transpose(image).convert('RGB'))[..., ::-1]
-        )
+        colours = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
+        return np.ascontiguousarray(colours[..., ::-1])
     return reader.read(Path(image))

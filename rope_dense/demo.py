@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from .measure.settings import Setting
 from .project.building import building
 from .project.identity import Identity
 from .project.launch import launch_runner, run_training
-from .project.load import load_config, with_data_root
+from .project.load import Options, load_config, with_data_root
 from .project.run import Run
 from .report.write import write_report
 from .utils.errors import UsageError
@@ -41,7 +41,7 @@ def demo(
     *,
     goal: float = 0.5,
     evaluate_only: bool = False,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
 ) -> dict[str, Any]:
     """Run the demo; its files are in the docstring of the command.
 
@@ -58,7 +58,7 @@ def demo(
         UsageError: there are no such shapes, or no checkpoint to evaluate.
     """
     folder, training = Path(work_dir), Path(work_dir, 'training')
-    options = cfg_options if isinstance(cfg_options, Mapping) else [*cfg_options]
+    options = cfg_options if isinstance(cfg_options, Mapping) else list(cfg_options)
     cfg = load_config(str(config), options, str(training))
     shapes = shapes_settings(cfg)
     run, written = Run(training), WrittenResults(folder, 'demo')
@@ -67,8 +67,9 @@ def demo(
         run.check_new(cfg, overwrite=True)
     written.remove(folder / 'results.json')
     announce(cfg, shapes, folder, goal)
-    data = {scale: make_data(folder, shapes, scale) for scale in SCALES}
-    configs = {scale: with_data_root(cfg, data[scale]) for scale in SCALES}
+    configs = {}
+    for scale in SCALES:
+        configs[scale] = with_data_root(cfg, make_data(folder, shapes, scale))
     seconds, started = None, time.monotonic()
     if not evaluate_only:
         with run.written():
@@ -154,19 +155,16 @@ def evaluate_scales(
     evaluator = Evaluator.from_checkpoint(configs[1], checkpoint, work_dir=work_dir)
     rows: list[dict] = []
     for scale, config in configs.items():
-        row = evaluator.evaluate(
-            Setting('{}x{}'.format(*scaled_size(shapes, scale))), config
-        )
-        print(
-            row_text(row) if rows else f'{header_text(row)}\n{row_text(row)}',
-            flush=True,
-        )
+        height, width = scaled_size(shapes, scale)
+        row = evaluator.evaluate(Setting(f'{height}x{width}'), config)
+        if not rows:
+            print(header_text(row))
+        print(row_text(row), flush=True)
         stored.add(row)
         sizes = dict(scale=scale, height=row['height'], width=row['width'])
         metrics = {name: row['metrics'][key] for name, key in METRICS.items()}
-        rows.append(
-            dict(**sizes, **metrics, seconds_per_image=row['seconds_per_image'])
-        )
+        seconds = row['seconds_per_image']
+        rows.append(dict(**sizes, **metrics, seconds_per_image=seconds))
     return rows
 
 

@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
@@ -11,16 +11,15 @@ from mmengine.dist import is_main_process
 
 from .data.labels.kept import in_use
 from .project.building import building
-from .project.checks.recipe import (
+from .project.checks.recipe import paragraph_text, recipe_text
+from .project.checks.schedule import (
     check_processes,
     check_schedule,
-    paragraph_text,
-    recipe_text,
     warn_of_random_weights,
 )
 from .project.contents import task_of, used_loaders
 from .project.launch import launch_runner, leave_group, run_training
-from .project.load import load_config
+from .project.load import Options, load_config
 from .project.model import build_shapes
 from .project.options import TrainingOptions, apply_training_options
 from .project.own.fit import BACKBONE
@@ -36,7 +35,7 @@ def train(
     config: str,
     *,
     own: Mapping[str, object] | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
     overwrite: bool = False,
@@ -96,24 +95,25 @@ def train(
 def result_text(cfg: Config) -> str:
     """The result of a training, and the next commands."""
     folder = shlex.quote(cfg.work_dir)
-    own, test = stored_settings(cfg), 'test' if task_of(cfg) == 'oriented' else 'report'
-    predict = 'predict-large' if own and own.tile else 'predict'
-    commands = (
-        f'rope-dense {predict} {folder} PICTURES\n{"":11}rope-dense {test} {folder}'
-    )
-    if task_of(cfg) == 'features':
+    own, task, backbone = stored_settings(cfg), task_of(cfg), cfg.model.backbone
+    if task == 'features' and backbone.type == 'RoPEViT':
+        start = f'--backbone {backbone.arch} --weights {folder}'
+        commands = f'rope-dense train realtime --data DATA {start}'
+    elif task == 'features':
         commands = f'model.backbone.init_cfg.checkpoint={folder}/backbone.safetensors'
-        if cfg.model.backbone.type == 'RoPEViT':
-            start = f'--backbone {cfg.model.backbone.arch} --weights {folder}'
-            commands = f'rope-dense train realtime --data DATA {start}'
-    lines = {**read_summary(Path(cfg.work_dir)), 'next': commands}.items()
-    return '\n'.join(f'{name:<11}{text}' for name, text in lines)
+    else:
+        predict = 'predict-large' if own and own.tile else 'predict'
+        test = 'test' if task == 'oriented' else 'report'
+        commands = f'rope-dense {predict} {folder} PICTURES\n'
+        commands += f'{"":11}rope-dense {test} {folder}'
+    lines = read_summary(Path(cfg.work_dir)) | dict(next=commands)
+    return '\n'.join(f'{name:<11}{text}' for name, text in lines.items())
 
 
 def print_recipe(
     config: str,
     *,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
     launcher: str = 'none',

@@ -106,7 +106,8 @@ def load_config(
     for loop in SECTIONS:
         loader = cfg.get(f'{loop}_dataloader')
         if isinstance(loader, dict) and not loader.get('num_workers'):
-            loader.persistent_workers = False  # PyTorch refuses True without workers
+            # PyTorch refuses True without workers.
+            loader['persistent_workers'] = False
     return with_data_root(cfg, data_root) if data_root and not is_own else cfg
 
 
@@ -286,7 +287,8 @@ def path_inside(path: str, folders: Iterable[str | Path]) -> Path | None:
     """A path as seen from the first of the folders that contains it, perhaps by a link; or None."""
     for normal in (os.path.abspath, os.path.realpath):
         file = Path(normal(path))
-        for folder in map(normal, folders):
-            if file.is_relative_to(folder):
-                return file.relative_to(folder)
+        for folder in folders:
+            top = normal(folder)
+            if file.is_relative_to(top):
+                return file.relative_to(top)
     return None

@@ -141,20 +141,16 @@ def is_up_to_date(file: str, root: str) -> bool:
     No folder is listed, so a folder that has changed is another one, whatever changed in it.
     """
     home, content = Path(file).parent.parent, Path(file).parent.name
-    state = _whole_state(home)
-    if state.get('content') != content:
+    state, place = _whole_state(home), (content, os.path.realpath(root))
+    if (state.get('content'), state.get('root')) != place:
         return False
-    if state.get('root') != os.path.realpath(root):
+    if state['times'] != {path: time_of(path) for path in state['times']}:
         return False
-    for path, changed in state['times'].items():
-        if time_of(path) != changed:
-            return False
     paths = read_json_or_empty(home / LISTED).get('paths', ())
-    try:
+    with suppress(OSError):  # one is gone
         files = {path: state_of(os.stat(path)) for path in paths}
-    except OSError:  # one is gone
-        return False
-    return state['state'] == digest_of(files)
+        return state['state'] == digest_of(files)
+    return False
 
 
 def _whole_state(home: Path) -> dict[str, Any]:
@@ -174,13 +170,18 @@ def sizes_and_times(folder: Path) -> dict[str, list[int]]:
 
 def content_digest(found: FoundData, inventory: Inventory) -> str:
     """A digest of the content of labels, and of names, sizes and headers of images."""
-    about, labels, images = list[dict[str, Any]](), set[Path](), set[Path]()
+    about, labels, images = [], set[Path](), set[Path]()
     for _, part in sorted(found.splits.items()):
-        said = dict(source=part.source, images=part.images)
-        said |= dict(names=sorted(part.names or ()), options=part.options)
-        about.append(said | dict(inventory=None) | vars(part.files))
-        labels |= _label_files(part)
-        images |= _image_files(part)
+        said = vars(part) | dict(inventory=None, names=sorted(part.names or ()))
+        said |= vars(said.pop('files'))
+        about.append(said)
+        files = {*part.files.pairs, *part.files.orphans}
+        if not files and inventory.is_file(part.source):
+            files.add(part.source)
+        labels.update(files or inventory.below(part.source))
+        images.update(part.files.pairs.values(), part.files.unlabelled)
+        if not part.files.pairs:
+            images.update(file for _, file in inventory.images(part.images))
     text = repr((found.known(), about)).replace(str(inventory.root), '')
     digest = hashlib.sha256(text.encode('utf-8', 'surrogateescape'))
     for path in progress(sorted(labels), 'comparing labels'):
@@ -207,22 +208,6 @@ def content_digest(found: FoundData, inventory: Inventory) -> str:
             text = f'{name[start:]} {inventory.files[name][0]}\n'
             digest.update(text.encode('utf-8', 'surrogateescape'))
     return digest.hexdigest()[:16]
-
-
-def _label_files(part: Split) -> set[Path]:
-    """The files with the labels of a split."""
-    files = {*part.files.pairs, *part.files.orphans}
-    if files or part.inventory.is_file(part.source):
-        return files or {part.source}
-    return {*part.inventory.below(part.source)}
-
-
-def _image_files(part: Split) -> set[Path]:
-    """The images of a split, also those without labels."""
-    files = {*part.files.pairs.values(), *part.files.unlabelled}
-    if not part.files.pairs:
-        files.update(file for _, file in part.inventory.images(part.images))
-    return files
 
 
 def repr_digest(*parts: object) -> str:

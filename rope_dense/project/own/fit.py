@@ -150,9 +150,13 @@ def set_hooks(
     if own.ema:
         chosen.insert(0, average)
     if own.patience:
-        stop = dict(type='ResumableEarlyStoppingHook', monitor=metric, rule=rule)
-        # Without any improvement: mmengine asks for 0.1.
-        stop |= dict(min_delta=1e-6, patience=own.patience)
+        stop = dict(
+            type='ResumableEarlyStoppingHook',
+            monitor=metric,
+            rule=rule,
+            min_delta=1e-6,  # without any improvement: mmengine asks for 0.1
+            patience=own.patience,
+        )
         chosen.insert(0, stop)
     cfg['custom_hooks'] = chosen
 
