@@ -209,7 +209,7 @@ def split_one(file: CocoFile, part: Split) -> Splits:
     images = part.inventory.images(part.images)
     stems = {stem_of(name, images) for name in file.image_names()}
     of_file = f', of {relative_folder(file.path, part.inventory.root)}'
-    # The images of each word that names a split, '' for none or both.
+    # The images of each word that names a split, and those with no word or both.
     train = defaultdict(set)
     val = defaultdict(set)
     others = list[str]()
