@@ -53,7 +53,12 @@ class Bags:
         return bag_sums(values, bag, self.weight[order], count)
 
 
-def rectangles(first_cell: Tensor, rows: Taps, columns: Taps, width: int) -> Bags:
+def rectangles(
+    first_cell: Tensor,
+    rows: Taps,
+    columns: Taps,
+    width: int,
+) -> Bags:
     """A bag for each place (s, s') of a region: rows of s, columns of s'; weights are multiplied.
 
     Args:
@@ -62,24 +67,23 @@ def rectangles(first_cell: Tensor, rows: Taps, columns: Taps, width: int) -> Bag
         columns: of S' places.
         width: columns of the map.
     """
-    (_, height_places, num_rows), width_places = (
-        rows.index.shape,
-        columns.index.shape[1],
-    )
+    _, height_places, num_rows = rows.index.shape
+    _, width_places, num_columns = columns.index.shape
     row_count = rows.count.repeat_interleave(width_places, 1).flatten()  # [R S S' = N]
     column_count = columns.count.repeat(1, height_places).flatten()  # [N]
-    place = torch.arange(columns.count.numel(), device=first_cell.device).view_as(
-        columns.count
-    )
+    place = torch.arange(columns.count.numel(), device=first_cell.device)
+    place = place.view_as(columns.count)
     column_place = place.repeat(1, height_places).flatten()  # [N]
 
     bag, row = bag_items(row_count)  # a line: one row of a bag
     row = bag // width_places * num_rows + row
-    line_cell = (rows.index * width + first_cell[:, None, None]).flatten()[row]
+    row_cell = rows.index * width + first_cell[:, None, None]
+    line_cell = row_cell.flatten()[row]
     line_weight = rows.weight.flatten()[row]
 
     line, column = bag_items(column_count[bag])
-    column = (column_place[bag] * columns.index.shape[2])[line] + column
+    first_column = column_place[bag] * num_columns
+    column = first_column[line] + column
     cell = columns.index.flatten()[column] + line_cell[line]
     weight = columns.weight.flatten()[column] * line_weight[line]
     return Bags(cell, weight, row_count * column_count)
@@ -92,7 +96,12 @@ def bag_items(counts: Tensor) -> tuple[Tensor, Tensor]:
     return bag, torch.arange(len(bag), device=counts.device) - first[bag]
 
 
-def bag_sums(values: Tensor, index: Tensor, weight: Tensor, count: Tensor) -> Tensor:
+def bag_sums(
+    values: Tensor,
+    index: Tensor,
+    weight: Tensor,
+    count: Tensor,
+) -> Tensor:
     """Weighted sums [N, C] of rows of values [rows, C], a bag of ``count`` [N] rows each."""
     first = count.cumsum(0) - count
     return F.embedding_bag(index, values, first, mode='sum', per_sample_weights=weight)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PARALLEL = (
-    1e-14  # sine times lengths below which two edges count as parallel, as in mmcv
-)
+# Sine times lengths below which two edges count as parallel, as in mmcv.
+PARALLEL = 1e-14
 ROWS = 2**21  # pairs of bounds that are compared at once
 PAIRS = 2**15  # pairs of polygons whose intersection is computed at once
 
@@ -59,7 +58,9 @@ def dot(a: Points, b: Points) -> Tensor:
 
 def join_points(*sets: Points) -> Points:
     """Sets of points [n, K_i] as one set [n, sum of K_i]."""
-    return Points(torch.cat([s.x for s in sets], 1), torch.cat([s.y for s in sets], 1))
+    x = torch.cat([points.x for points in sets], 1)
+    y = torch.cat([points.y for points in sets], 1)
+    return Points(x, y)
 
 
 def crossings(p: Points, q: Points) -> tuple[Points, Tensor]:
@@ -71,21 +72,25 @@ def crossings(p: Points, q: Points) -> tuple[Points, Tensor]:
     Returns:
         Points [n, P Q] and the mask of the edges that do cross.
     """
-    along_p, along_q = (p.next() - p)[:, :, None], (q.next() - q)[:, None]
+    along_p = (p.next() - p)[:, :, None]
+    along_q = (q.next() - q)[:, None]
     start = p[:, :, None]
     between = q[:, None] - start  # [n, P, Q]
     sine = cross(along_q, along_p)
     apart = sine.abs() > PARALLEL
     sine = torch.where(apart, sine, 1)
-    at_p, at_q = cross(along_q, between) / sine, cross(along_p, between) / sine
+    at_p = cross(along_q, between) / sine
+    at_q = cross(along_p, between) / sine
     with torch.no_grad():
         length = dot(along_p, along_p).clamp_min(torch.finfo(sine.dtype).tiny)
         ends = dot(between, along_p) / length  # of the edges of q, along the edge of p
         ends = torch.stack([ends, ends.roll(-1, 2)])
     at_p = at_p.clamp(ends.amin(0), ends.amax(0))
-    valid = apart & (at_p >= 0) & (at_p <= 1) & (at_q >= 0) & (at_q <= 1)
-    points = Points(start.x + along_p.x * at_p, start.y + along_p.y * at_p)
-    return Points(points.x.flatten(1), points.y.flatten(1)), valid.flatten(1)
+    on_p = (at_p >= 0) & (at_p <= 1)
+    valid = apart & on_p & (at_q >= 0) & (at_q <= 1)
+    x = start.x + along_p.x * at_p
+    y = start.y + along_p.y * at_p
+    return Points(x.flatten(1), y.flatten(1)), valid.flatten(1)
 
 
 def by_angle(points: Points, valid: Tensor) -> Points:
@@ -102,12 +107,10 @@ def by_angle(points: Points, valid: Tensor) -> Points:
         x = points.x - points.x.masked_fill(~valid, 0).sum(1, keepdim=True) / number
         y = points.y - points.y.masked_fill(~valid, 0).sum(1, keepdim=True) / number
         cosine = x / (x.abs() + y.abs()).clamp_min(torch.finfo(x.dtype).tiny)
-        angle = torch.where(
-            y < 0, cosine - 1, 1 - cosine
-        )  # monotonic in the angle, in [-2, 2]
-        angle = (
-            (angle - angle.gather(1, first)).remainder(4).masked_fill(~valid, torch.inf)
-        )
+        # Monotonic in the angle, in [-2, 2].
+        angle = torch.where(y < 0, cosine - 1, 1 - cosine)
+        angle = (angle - angle.gather(1, first)).remainder(4)
+        angle = angle.masked_fill(~valid, torch.inf)
         order = angle.scatter(1, first, -1).argsort(1)
         order = torch.where(valid.gather(1, order), order, first)
     return points.gather(order)
@@ -120,7 +123,11 @@ def polygon_area(polygon: Points) -> Tensor:
 
 
 def intersection(
-    p: Points, q: Points, p_in_q: Tensor, q_in_p: Tensor, convex: bool
+    p: Points,
+    q: Points,
+    p_in_q: Tensor,
+    q_in_p: Tensor,
+    convex: bool,
 ) -> Tensor:
     """Areas [n] of the intersections of convex polygons p [n, P] and q [n, Q].
 
@@ -149,10 +156,10 @@ def hull(polygon: Points) -> Points:
     """
     n, size = polygon.x.shape
     first = torch.zeros(n, 1, dtype=torch.long, device=polygon.x.device)
-    stack = first.repeat(
-        1, size + 1
-    )  # [n, K + 1], indices of corners; the last column is unused
-    top, index = first, first + 1
+    # [n, K + 1], indices of corners; the last column is unused.
+    stack = first.repeat(1, size + 1)
+    top = first
+    index = first + 1
     for _ in range(2 * size - 1):
         at_end = index == size
         candidate = index.masked_fill(at_end, 0)  # the first corner closes the polygon
@@ -170,8 +177,10 @@ def hull(polygon: Points) -> Points:
 
 def bounds(points: Points) -> Tensor:
     """Smallest and largest x and y of sets [N, K], as [4, N], wider by the rounding."""
-    x, y = points.x, points.y
-    low, high = torch.stack([x.amin(1), y.amin(1)]), torch.stack([x.amax(1), y.amax(1)])
+    x = points.x
+    y = points.y
+    low = torch.stack([x.amin(1), y.amin(1)])
+    high = torch.stack([x.amax(1), y.amax(1)])
     slack = 16 * torch.finfo(x.dtype).eps * (low.abs() + high.abs())
     limits = torch.cat([low - slack, high + slack])
     return limits + 0 * limits.sum(0)  # NaN in one is NaN in all
@@ -195,7 +204,8 @@ def near_pairs(bounds1: Tensor, bounds2: Tensor) -> Iterator[tuple[Tensor, Tenso
 
 def rounding_tolerance(*sets: Points) -> Tensor:
     """Rounding of the coordinates of sets [n, K_i], as [n, 1]: distances below it are nothing."""
-    values = torch.cat([value for points in sets for value in (points.x, points.y)], 1)
-    return (
-        8 * torch.finfo(values.dtype).eps * values.detach().abs().amax(1, keepdim=True)
-    )
+    values: list[Tensor] = []
+    for points in sets:
+        values += [points.x, points.y]
+    largest = torch.cat(values, 1).detach().abs().amax(1, keepdim=True)
+    return 8 * torch.finfo(largest.dtype).eps * largest

@@ -1,14 +1,10 @@
-"""Deformable convolution as weighted sums over cells of a map and one product with the kernel.
-
-Each cell of a kernel reads a map at its own place plus an offset: bilinearly, which is a weighted
-sum over four cells of the map, of which those outside are zero. Computed in float32, or in float64
-for float64; with masks (v2) by torchvision on a GPU that has it. Letters: see ``deform_conv``.
-
-Deformable convolution: ``deform_conv_*`` and ``modulated_deform_conv_*`` of mmcv.
+"""Deformable convolution: ``deform_conv_*`` and ``modulated_deform_conv_*`` of mmcv.
 
 Dai et al., "Deformable Convolutional Networks" (ICCV 2017); Zhu et al., "Deformable ConvNets v2"
-(CVPR 2019). Each of K cells of a kernel reads the map at its own place plus an offset, bilinearly
-and with zeros outside; v2 multiplies by a mask.
+(CVPR 2019). Each of K cells of a kernel reads the map at its own place plus an offset, bilinearly,
+which is a weighted sum over four cells of the map, of which those outside are zero; v2 multiplies
+by a mask. One product with the kernel follows. Computed in float32, or in float64 for float64; with
+masks by torchvision on a GPU that has it.
 
 Letters: B images, C channels in G offset groups, H x W cells of a map, P = H' x W' of the output,
 K = kh x kw cells of the kernel, D output channels. Offsets [B, G K 2, H', W'] are (y, x) of each
@@ -46,33 +42,41 @@ class Convolution:
     offset_groups: int
 
     def forward(
-        self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor | None
+        self,
+        maps: Tensor,
+        weight: Tensor,
+        offset: Tensor,
+        mask: Tensor | None,
     ) -> Tensor:
         """Output [B, D, H', W'] of maps [B, C, H, W] and a kernel [D, C / groups, kh, kw]."""
-        if mask is not None and (torchvision := torchvision_operators(maps.device)):
-            return torchvision.deform_conv2d(
-                *self.for_torchvision(maps, weight, offset, mask)
-            )
+        torchvision = torchvision_operators(maps.device)
+        if torchvision and mask is not None:
+            arguments = self.for_torchvision(maps, weight, offset, mask)
+            return torchvision.deform_conv2d(*arguments)
         kernel = self.grouped(weight)
         output = kernel.new_empty(len(maps), len(weight), *offset.shape[2:])
         for image in self.images(maps, offset):
-            values = self.values(
-                maps[image], self.reads(maps, *take_images(image, offset, mask))
-            )
+            reads = self.reads(maps, *take_images(image, offset, mask))
+            values = self.values(maps[image], reads)
             product = torch.einsum('bpkgc,gdkc->bgdp', values, kernel)
             output[image] = product.reshape(-1, *output.shape[1:])
         return output
 
     def gradients(
-        self, grad: Tensor, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor
+        self,
+        grad: Tensor,
+        maps: Tensor,
+        weight: Tensor,
+        offset: Tensor,
+        mask: Tensor,
     ) -> tuple[Tensor, ...]:
         """Gradients of maps, kernel, offset and mask, from the gradient of the output."""
-        if torchvision := torchvision_operators(maps.device):
+        torchvision = torchvision_operators(maps.device)
+        if torchvision:
             arguments = self.for_torchvision(maps, weight, offset, mask)
-            backward = torchvision._deform_conv2d_backward
-            grad_maps, grad_weight, grad_offset, grad_mask, _ = backward(
-                grad.to(arguments[0].dtype), *arguments
-            )
+            grad = grad.to(arguments[0].dtype)
+            found = torchvision._deform_conv2d_backward(grad, *arguments)
+            grad_maps, grad_weight, grad_offset, grad_mask, _ = found
             return grad_maps, grad_weight, self.moving(grad_offset, offset), grad_mask
         arguments = grad, maps, weight, offset, mask
         grad_maps, grad_offset, grad_mask = self.input_gradients(*arguments)
@@ -90,14 +94,11 @@ class Convolution:
         kernel = self.grouped(weight)
         outs = [torch.empty_like(x) for x in (maps, offset, mask) if x is not None]
         for image in self.images(maps, offset):
-            grad_values = torch.einsum(
-                'bgdp,gdkc->bpkgc', self.grouped_map(grad[image]), kernel
-            )
+            grad_outs = self.grouped_map(grad[image])
+            grad_values = torch.einsum('bgdp,gdkc->bpkgc', grad_outs, kernel)
+            some = take_images(image, offset, mask)
             with torch.enable_grad():
-                leaves = [
-                    x.detach().to(kernel).requires_grad_()
-                    for x in take_images(image, offset, mask)
-                ]
+                leaves = [x.detach().to(kernel).requires_grad_() for x in some]
                 reads = self.reads(maps, *leaves)
                 values = self.values(maps[image], reads)
             gradients = torch.autograd.grad(values, leaves, grad_values)
@@ -117,15 +118,12 @@ class Convolution:
         """Gradient like the kernel."""
         total = torch.zeros_like(self.grouped(weight))
         for image in self.images(maps, offset):
-            values = self.values(
-                maps[image], self.reads(maps, *take_images(image, offset, mask))
-            )
-            total += torch.einsum(
-                'bgdp,bpkgc->gdkc', self.grouped_map(grad[image]), values
-            )
-        return (
-            total.flatten(0, 1).transpose(1, 2).reshape(weight.shape).to(weight.dtype)
-        )
+            reads = self.reads(maps, *take_images(image, offset, mask))
+            values = self.values(maps[image], reads)
+            grad_outs = self.grouped_map(grad[image])
+            total += torch.einsum('bgdp,bpkgc->gdkc', grad_outs, values)
+        total = total.flatten(0, 1).transpose(1, 2)
+        return total.reshape(weight.shape).to(weight.dtype)
 
     def grouped(self, weight: Tensor) -> Tensor:
         """The kernel as [groups, D / groups, K, C / groups]."""
@@ -147,22 +145,20 @@ class Convolution:
         y, x = self.positions(offset)
         row, row_weight = two_cells(y, maps.shape[2])
         column, column_weight = two_cells(x, maps.shape[3])
-        weight = (
-            row_weight[..., None] * column_weight[..., None, :]
-        )  # [B, H', W', kh, kw, G, 2, 2]
+        # [B, H', W', kh, kw, G, 2, 2]
+        weight = row_weight[..., None] * column_weight[..., None, :]
         if mask is not None:
-            mask = mask.to(weight.dtype).unflatten(
-                1, (self.offset_groups, *self.kernel)
-            )
-            weight = weight * mask.permute(0, 4, 5, 2, 3, 1)[..., None, None]
-        image = torch.arange(len(offset), device=offset.device).view(-1, *[1] * 7)
-        cell = (image * maps.shape[2] + row[..., None]) * maps.shape[3] + column[
-            ..., None, :
-        ]
-        group = torch.arange(self.offset_groups, device=offset.device)[:, None, None]
-        return Reads(
-            (cell * self.offset_groups + group).view(-1, 4), weight.reshape(-1, 4)
-        )
+            mask = mask.to(weight.dtype)
+            mask = mask.unflatten(1, (self.offset_groups, *self.kernel))
+            mask = mask.permute(0, 4, 5, 2, 3, 1)
+            weight = weight * mask[..., None, None]
+        image = torch.arange(len(offset), device=offset.device)
+        image = image.view(-1, 1, 1, 1, 1, 1, 1, 1)
+        line = image * maps.shape[2] + row[..., None]
+        cell = line * maps.shape[3] + column[..., None, :]
+        group = torch.arange(self.offset_groups, device=offset.device)
+        cell = cell * self.offset_groups + group[:, None, None]
+        return Reads(cell.view(-1, 4), weight.reshape(-1, 4))
 
     def positions(self, offset: Tensor) -> Tensor:
         """Rows and columns [2, B, H', W', kh, kw, G] of all reads."""
@@ -184,24 +180,20 @@ class Convolution:
 
     def places(self, axis: int, like: Tensor) -> Tensor:
         """Positions [H', kh] or [W', kw] along an axis without offsets."""
-        output, kernel = (
-            torch.arange(like.shape[i + axis], device=like.device) for i in (1, 3)
-        )
+        output = torch.arange(like.shape[1 + axis], device=like.device)
+        kernel = torch.arange(like.shape[3 + axis], device=like.device)
         start = output * self.stride[axis] - self.padding[axis]
         return start[:, None] + kernel * self.dilation[axis]
 
     def values(self, maps: Tensor, reads: Reads) -> Tensor:
         """Values that each cell of the kernel reads: [B, P, K, groups, C / groups]."""
-        rows = as_cells(maps).view(
-            -1, maps.shape[1] // self.offset_groups
-        )  # [B H W G, C / G]
-        sums = F.embedding_bag(
-            reads.row, rows, mode='sum', per_sample_weights=reads.weight
-        )
+        channels = maps.shape[1]
+        # [B H W G, C / G]
+        rows = as_cells(maps).view(-1, channels // self.offset_groups)
+        weight = reads.weight
+        sums = F.embedding_bag(reads.row, rows, mode='sum', per_sample_weights=weight)
         number = self.kernel[0] * self.kernel[1]
-        return sums.view(
-            len(maps), -1, number, self.groups, maps.shape[1] // self.groups
-        )
+        return sums.view(len(maps), -1, number, self.groups, channels // self.groups)
 
     def spread(self, grad_values: Tensor, reads: Reads, maps: Tensor) -> Tensor:
         """Gradient like maps, from the gradient of ``values``."""
@@ -212,16 +204,29 @@ class Convolution:
         return cells.view(len(maps), *maps.shape[2:], -1).permute(0, 3, 1, 2)
 
     def for_torchvision(
-        self, maps: Tensor, weight: Tensor, offset: Tensor, mask: Tensor
+        self,
+        maps: Tensor,
+        weight: Tensor,
+        offset: Tensor,
+        mask: Tensor,
     ) -> tuple[Any, ...]:
         """Arguments of both operators of torchvision, after the gradient."""
-        maps, weight, offset, mask = map(at_least_float32, (maps, weight, offset, mask))
-        offset = offset.nan_to_num(-FAR).clamp(
-            -FAR, FAR
-        )  # torchvision may crash at NaN
-        tensors = maps, weight, offset, mask, weight.new_zeros(len(weight))
-        axes = *self.stride, *self.padding, *self.dilation
-        return *tensors, *axes, self.groups, self.offset_groups, True
+        weight = at_least_float32(weight)
+        offset = at_least_float32(offset)
+        offset = offset.nan_to_num(-FAR).clamp(-FAR, FAR)  # it may crash at NaN
+        return (
+            at_least_float32(maps),
+            weight,
+            offset,
+            at_least_float32(mask),
+            weight.new_zeros(len(weight)),
+            *self.stride,
+            *self.padding,
+            *self.dilation,
+            self.groups,
+            self.offset_groups,
+            True,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,10 +264,24 @@ def two_cells(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def deform_conv_forward(
-    input: Tensor, weight: Tensor, offset: Tensor, output: Tensor, columns: Tensor, ones: Tensor,
-    kW: int, kH: int, dW: int, dH: int, padW: int, padH: int, dilationW: int, dilationH: int,
-    group: int, deformable_group: int, im2col_step: int,
-) -> None:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    offset: Tensor,
+    output: Tensor,
+    columns: Tensor,
+    ones: Tensor,
+    kW: int,
+    kH: int,
+    dW: int,
+    dH: int,
+    padW: int,
+    padH: int,
+    dilationW: int,
+    dilationH: int,
+    group: int,
+    deformable_group: int,
+    im2col_step: int,
+) -> None:
     """Write the convolution of maps [B, C, H, W] with offsets to ``output`` [B, D, H', W'].
 
     Args:
@@ -277,7 +296,7 @@ def deform_conv_forward(
         deformable_group: G.
         im2col_step: not used.
     """
-    settings = (
+    convolution = Convolution(
         (kH, kW),
         (dH, dW),
         (padH, padW),
@@ -285,17 +304,31 @@ def deform_conv_forward(
         group,
         deformable_group,
     )
-    output.copy_(Convolution(*settings).forward(input, weight, offset, None))
+    output.copy_(convolution.forward(input, weight, offset, None))
 
 
 def deform_conv_backward_input(
-    input: Tensor, offset: Tensor, gradOutput: Tensor, gradInput: Tensor, gradOffset: Tensor,
-    weight: Tensor, columns: Tensor,
-    kW: int, kH: int, dW: int, dH: int, padW: int, padH: int, dilationW: int, dilationH: int,
-    group: int, deformable_group: int, im2col_step: int,
-) -> None:  # fmt: skip
+    input: Tensor,
+    offset: Tensor,
+    gradOutput: Tensor,
+    gradInput: Tensor,
+    gradOffset: Tensor,
+    weight: Tensor,
+    columns: Tensor,
+    kW: int,
+    kH: int,
+    dW: int,
+    dH: int,
+    padW: int,
+    padH: int,
+    dilationW: int,
+    dilationH: int,
+    group: int,
+    deformable_group: int,
+    im2col_step: int,
+) -> None:
     """Write the gradients of maps and offsets; other arguments as in ``deform_conv_forward``."""
-    settings = (
+    convolution = Convolution(
         (kH, kW),
         (dH, dW),
         (padH, padW),
@@ -303,21 +336,33 @@ def deform_conv_backward_input(
         group,
         deformable_group,
     )
-    gradients = Convolution(*settings).input_gradients(
-        gradOutput, input, weight, offset, None
-    )
+    gradients = convolution.input_gradients(gradOutput, input, weight, offset, None)
     gradInput.copy_(gradients[0])
     gradOffset.copy_(gradients[1])
 
 
 def deform_conv_backward_parameters(
-    input: Tensor, offset: Tensor, gradOutput: Tensor, gradWeight: Tensor, columns: Tensor,
+    input: Tensor,
+    offset: Tensor,
+    gradOutput: Tensor,
+    gradWeight: Tensor,
+    columns: Tensor,
     ones: Tensor,
-    kW: int, kH: int, dW: int, dH: int, padW: int, padH: int, dilationW: int, dilationH: int,
-    group: int, deformable_group: int, scale: float, im2col_step: int,
-) -> None:  # fmt: skip
+    kW: int,
+    kH: int,
+    dW: int,
+    dH: int,
+    padW: int,
+    padH: int,
+    dilationW: int,
+    dilationH: int,
+    group: int,
+    deformable_group: int,
+    scale: float,
+    im2col_step: int,
+) -> None:
     """Add ``scale`` times the gradient of the kernel; others as in ``deform_conv_forward``."""
-    settings = (
+    convolution = Convolution(
         (kH, kW),
         (dH, dW),
         (padH, padW),
@@ -325,51 +370,89 @@ def deform_conv_backward_parameters(
         group,
         deformable_group,
     )
-    convolution = Convolution(*settings)
     gradient = convolution.weight_gradient(gradOutput, input, gradWeight, offset, None)
     gradWeight.add_(gradient, alpha=scale)
 
 
 def modulated_deform_conv_forward(
-    input: Tensor, weight: Tensor, bias: Tensor, ones: Tensor, offset: Tensor, mask: Tensor,
-    output: Tensor, columns: Tensor,
-    kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, pad_h: int, pad_w: int,
-    dilation_h: int, dilation_w: int, group: int, deformable_group: int, with_bias: bool,
-) -> None:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    ones: Tensor,
+    offset: Tensor,
+    mask: Tensor,
+    output: Tensor,
+    columns: Tensor,
+    kernel_h: int,
+    kernel_w: int,
+    stride_h: int,
+    stride_w: int,
+    pad_h: int,
+    pad_w: int,
+    dilation_h: int,
+    dilation_w: int,
+    group: int,
+    deformable_group: int,
+    with_bias: bool,
+) -> None:
     """``deform_conv_forward`` with a mask [B, G K, H', W'] and, if ``with_bias``, a bias [D]."""
-    axes = (
+    convolution = Convolution(
         (kernel_h, kernel_w),
         (stride_h, stride_w),
         (pad_h, pad_w),
         (dilation_h, dilation_w),
+        group,
+        deformable_group,
     )
-    convolution = Convolution(*axes, group, deformable_group)
-    offset, mask = (of_output(x, output) for x in (offset, mask))
+    offset = of_output(offset, output)
+    mask = of_output(mask, output)
     result = convolution.forward(input, weight, offset, mask)
     output.copy_(result + bias.view(-1, 1, 1) if with_bias else result)
 
 
 def modulated_deform_conv_backward(
-    input: Tensor, weight: Tensor, bias: Tensor, ones: Tensor, offset: Tensor, mask: Tensor,
-    columns: Tensor, grad_input: Tensor, grad_weight: Tensor, grad_bias: Tensor,
-    grad_offset: Tensor, grad_mask: Tensor, grad_output: Tensor,
-    kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, pad_h: int, pad_w: int,
-    dilation_h: int, dilation_w: int, group: int, deformable_group: int, with_bias: bool,
-) -> None:  # fmt: skip
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    ones: Tensor,
+    offset: Tensor,
+    mask: Tensor,
+    columns: Tensor,
+    grad_input: Tensor,
+    grad_weight: Tensor,
+    grad_bias: Tensor,
+    grad_offset: Tensor,
+    grad_mask: Tensor,
+    grad_output: Tensor,
+    kernel_h: int,
+    kernel_w: int,
+    stride_h: int,
+    stride_w: int,
+    pad_h: int,
+    pad_w: int,
+    dilation_h: int,
+    dilation_w: int,
+    group: int,
+    deformable_group: int,
+    with_bias: bool,
+) -> None:
     """Write all gradients; other arguments as in ``modulated_deform_conv_forward``."""
-    axes = (
+    convolution = Convolution(
         (kernel_h, kernel_w),
         (stride_h, stride_w),
         (pad_h, pad_w),
         (dilation_h, dilation_w),
+        group,
+        deformable_group,
     )
-    convolution = Convolution(*axes, group, deformable_group)
-    at = [of_output(x, grad_output) for x in (offset, mask)]
-    gradients = convolution.gradients(grad_output, input, weight, *at)
+    offset = of_output(offset, grad_output)
+    mask = of_output(mask, grad_output)
+    gradients = convolution.gradients(grad_output, input, weight, offset, mask)
     outs = grad_input, grad_weight, grad_offset, grad_mask
     for out, gradient in zip(outs, gradients, strict=True):
         rest = out[:1].numel() - gradient[:1].numel()  # not read, of a larger grid
-        out.copy_(F.pad(gradient.flatten(1), (0, rest)).view(out.shape))
+        padded = F.pad(gradient.flatten(1), (0, rest))
+        out.copy_(padded.view(out.shape))
     if with_bias:
         grad_bias.copy_(grad_output.sum((0, 2, 3)))
 

@@ -14,7 +14,10 @@ from .bags import at_least_float32
 
 
 def sample_maps(
-    maps: Sequence[Tensor], points: Tensor, num_points: Sequence[int], weights: Tensor
+    maps: Sequence[Tensor],
+    points: Tensor,
+    num_points: Sequence[int],
+    weights: Tensor,
 ) -> Tensor:
     """The weighted sums [B, Q, C] of the values at points in the maps, bilinear.
 
@@ -28,10 +31,9 @@ def sample_maps(
     """
     heads = weights.shape[2]
     points = points.transpose(1, 2).flatten(0, 1)  # [B h, Q, P, 2]
-    samples = [
-        F.grid_sample(values, places, align_corners=False)
-        for values, places in zip(maps, points.split(list(num_points), 2), strict=True)
-    ]  # [B h, D, Q, points of the map] each
+    pairs = zip(maps, points.split(list(num_points), 2), strict=True)
+    # [B h, D, Q, points of the map] each
+    samples = [F.grid_sample(x, places, align_corners=False) for x, places in pairs]
     weights = weights.transpose(1, 2).flatten(0, 1)[:, None]  # [B h, 1, Q, P]
     out = (torch.cat(samples, -1) * weights).sum(-1)  # [B h, D, Q]
     return out.unflatten(0, (-1, heads)).flatten(1, 2).transpose(1, 2)
@@ -56,11 +58,10 @@ def ms_deform_attn_forward(
         im2col_step: not used, images at once.
     """
     dtype = value.dtype
-    value, places, weights = map(
-        at_least_float32, (value, sampling_locations, attention_weights)
-    )
+    places = at_least_float32(sampling_locations)
+    weights = at_least_float32(attention_weights)
     sizes = value_spatial_shapes.tolist()
-    tokens = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
+    tokens = at_least_float32(value).permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
     parts = tokens.split([height * width for height, width in sizes], -1)
     maps = [part.unflatten(2, size) for part, size in zip(parts, sizes, strict=True)]
     num_points = [places.shape[4]] * len(sizes)

@@ -30,9 +30,17 @@ from . import (
 
 NAME = 'mmcv._ext'
 MODULES: tuple[ModuleType, ...] = (
-    deform_conv, deformable_attention, focal_loss, nms, oriented_features, polygons, roi_align,
-    roi_align_rotated, roi_pool, rotated,
-)  # fmt: skip
+    deform_conv,
+    deformable_attention,
+    focal_loss,
+    nms,
+    oriented_features,
+    polygons,
+    roi_align,
+    roi_align_rotated,
+    roi_pool,
+    rotated,
+)
 
 # First letters of the operators that are not built, and what needs them in mmdet, mmseg, mmrotate.
 NEEDED_BY = {
@@ -52,10 +60,9 @@ class Extension(ModuleType):
         # Without a specification, `find_spec` fails for a module that is imported already.
         self.__spec__ = ModuleSpec(NAME, None, origin=__name__)
         for module in MODULES:
-            functions = vars(module).items()
-            vars(self).update(
-                {name: value for name, value in functions if isfunction(value)}
-            )
+            for name, value in vars(module).items():
+                if isfunction(value):
+                    setattr(self, name, value)
 
     def get_compiler_version(self) -> str:
         return 'none (operators in PyTorch)'
@@ -69,13 +76,14 @@ class Extension(ModuleType):
             raise AttributeError(f'module {NAME!r} has no attribute {name!r}')
 
         def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-            users = [
-                needs for prefix, needs in NEEDED_BY.items() if name.startswith(prefix)
-            ]
+            user = ''
+            for prefix, needs in NEEDED_BY.items():
+                if name.startswith(prefix):
+                    user = f', which {needs} needs'
             raise NotImplementedError(
-                f'mmcv is installed without its compiled operator {name}'
-                f'{f", which {users[0]} needs" if users else ""}; the others run in PyTorch, this '
-                f'one has to be compiled: make setup OPERATORS=compiled ({DOCS}/operators.md)'
+                f'mmcv is installed without its compiled operator {name}{user}; the others run in '
+                'PyTorch, this one has to be compiled: make setup OPERATORS=compiled '
+                f'({DOCS}/operators.md)'
             )
 
         return refuse

@@ -40,7 +40,8 @@ def sigmoid_focal_loss_forward(
     loss_of_class = -alpha * (-x).sigmoid() ** gamma * F.logsigmoid(x)
     loss_of_others = -(1 - alpha) * x.sigmoid() ** gamma * F.logsigmoid(-x)
     loss = torch.where(is_class, loss_of_class, loss_of_others)
-    output.copy_(loss * weight_of(target, weight, input.shape[1])[:, None])
+    factor = weight_of(target, weight, input.shape[1])
+    output.copy_(loss * factor[:, None])
 
 
 def sigmoid_focal_loss_backward(
@@ -53,11 +54,13 @@ def sigmoid_focal_loss_backward(
 ) -> None:
     """Write the derivatives of the losses by their logits to ``grad_input`` [N, C]."""
     x, is_class, gamma, alpha = prepare_logits(input, target, gamma, alpha)
-    p, q = x.sigmoid(), (-x).sigmoid()
+    p = x.sigmoid()
+    q = (-x).sigmoid()
     grad_of_class = -alpha * q**gamma * (q - gamma * p * F.logsigmoid(x))
     grad_of_others = -(1 - alpha) * p**gamma * (gamma * q * F.logsigmoid(-x) - p)
     grad = torch.where(is_class, grad_of_class, grad_of_others)
-    grad_input.copy_(grad * weight_of(target, weight, input.shape[1])[:, None])
+    factor = weight_of(target, weight, input.shape[1])
+    grad_input.copy_(grad * factor[:, None])
 
 
 def softmax_focal_loss_forward(
@@ -79,8 +82,10 @@ def softmax_focal_loss_forward(
         alpha: factor of all losses.
     """
     p, factor = probability(input, target, weight)
-    gamma, alpha = c_float(gamma).value, c_float(alpha).value
-    output.copy_(-alpha * (1 - p) ** gamma * p.clamp(min=LEAST).log() * factor)
+    gamma = c_float(gamma).value
+    alpha = c_float(alpha).value
+    loss = -alpha * (1 - p) ** gamma * p.clamp(min=LEAST).log()
+    output.copy_(loss * factor)
 
 
 def softmax_focal_loss_backward(
@@ -94,33 +99,38 @@ def softmax_focal_loss_backward(
 ) -> None:
     """Write the derivatives by the logits to ``grad_input`` [N, C]; ``buff`` [N] is overwritten."""
     p, factor = probability(input, target, weight)
-    gamma, alpha = c_float(gamma).value, c_float(alpha).value
+    gamma = c_float(gamma).value
+    alpha = c_float(alpha).value
     q = (1 - p).clamp(min=LEAST)
     decay = gamma * q ** (gamma - 1) * p * p.clamp(min=LEAST).log()
-    buff.copy_(alpha * (decay - (1 - p) ** gamma) * factor)
-    is_class = target[:, None] == torch.arange(input.shape[1], device=input.device)
+    grad = alpha * (decay - (1 - p) ** gamma)
+    buff.copy_(grad * factor)
+    classes = torch.arange(input.shape[1], device=input.device)
+    is_class = target[:, None] == classes
     grad_input.copy_(buff[:, None] * (is_class.to(input.dtype) - input))
 
 
 def prepare_logits(
-    logits: Tensor, target: Tensor, gamma: float, alpha: float
+    logits: Tensor,
+    target: Tensor,
+    gamma: float,
+    alpha: float,
 ) -> tuple[Tensor, Tensor, float, float]:
     """Logits [N, C] to compute with, whether a class is the target, and the settings as float32."""
-    is_class = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
-    return (
-        at_least_float32(logits),
-        is_class,
-        c_float(gamma).value,
-        c_float(alpha).value,
-    )
+    classes = torch.arange(logits.shape[1], device=logits.device)
+    is_class = target[:, None] == classes
+    x = at_least_float32(logits)
+    return x, is_class, c_float(gamma).value, c_float(alpha).value
 
 
 def probability(
     probabilities: Tensor, target: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Of the target classes [N], and the weights of the items, 0 for targets below 0."""
-    p = at_least_float32(probabilities.gather(1, target.clamp(min=0)[:, None])[:, 0])
-    return p, weight_of(target, weight, probabilities.shape[1]) * (target >= 0)
+    index = target.clamp(min=0)[:, None]
+    p = at_least_float32(probabilities.gather(1, index)[:, 0])
+    factor = weight_of(target, weight, probabilities.shape[1])
+    return p, factor * (target >= 0)
 
 
 def weight_of(target: Tensor, weight: Tensor, num_classes: int) -> Tensor:
@@ -128,6 +138,5 @@ def weight_of(target: Tensor, weight: Tensor, num_classes: int) -> Tensor:
     if not weight.numel():
         return torch.ones_like(target, dtype=torch.float32)
     is_class = (target >= 0) & (target < num_classes)
-    return torch.where(
-        is_class, at_least_float32(weight[target.clamp(0, num_classes - 1)]), 1
-    )
+    weights = at_least_float32(weight[target.clamp(0, num_classes - 1)])
+    return torch.where(is_class, weights, 1)

@@ -32,13 +32,13 @@ def greedy_keep(
     """
     kept = [order[:0]]
     while len(order):
-        head, order = order[:BLOCK], order[BLOCK:]
-        head = head.masked_select(undominated(overlapping(head, head).triu(1)))
+        head = order[:BLOCK]
+        conflicts = overlapping(head, head).triu(1)
+        head = head.masked_select(undominated(conflicts))
         kept.append(head)
-        later = order.split(columns)
-        order = torch.cat(
-            [x.masked_select(~overlapping(head, x).any(0)) for x in later]
-        )
+        later = order[BLOCK:].split(columns)
+        left = [x.masked_select(~overlapping(head, x).any(0)) for x in later]
+        order = torch.cat(left)
     return torch.cat(kept)
 
 
@@ -53,6 +53,7 @@ def undominated(conflicts: Tensor) -> Tensor:
     """
     kept = torch.ones(len(conflicts), dtype=torch.bool, device=conflicts.device)
     while True:
-        before, kept = kept, ~(conflicts & kept[:, None]).any(0)
+        before = kept
+        kept = ~(conflicts & kept[:, None]).any(0)
         if torch.equal(before, kept):
             return kept

@@ -18,22 +18,27 @@ from .greedy import greedy_keep
 COLUMNS_CPU, COLUMNS = 1024, 2**15  # fits the cache; few launches
 
 
-def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
+def nms(
+    boxes: Tensor,
+    scores: Tensor,
+    iou_threshold: float,
+    offset: int,
+) -> Tensor:
     """Indices of the boxes [N, 4] that greedy suppression keeps, best first.
 
     A box is kept unless its IoU with a kept box of a higher score [N] exceeds the threshold, which
     is rounded to float32 as the compiled operator does. NaN and 0 / 0 suppress nothing. Of equal
     scores the first counts as the highest.
     """
-    threshold, boxes = c_float(iou_threshold).value, at_least_float32(boxes)
-    if offset == 0 and (torchvision := torchvision_operators(boxes.device)):
+    threshold = c_float(iou_threshold).value
+    boxes = at_least_float32(boxes)
+    torchvision = torchvision_operators(boxes.device)
+    if torchvision and offset == 0:
         return torchvision.nms(boxes, scores.to(boxes.dtype), threshold)
     iou = make_pairwise_iou(boxes, offset)
     order = scores.sort(stable=True, descending=True).indices
-    columns = COLUMNS_CPU if boxes.device.type == 'cpu' else COLUMNS
-    return greedy_keep(
-        lambda rows, columns: iou(rows, columns) > threshold, order, columns
-    )
+    number = COLUMNS_CPU if boxes.device.type == 'cpu' else COLUMNS
+    return greedy_keep(lambda a, b: iou(a, b) > threshold, order, number)
 
 
 def make_pairwise_iou(
@@ -63,7 +68,8 @@ def area(corners: Tensor, offset: int) -> Tensor:
 def shared_area(a: Tensor, b: Tensor, offset: int) -> Tensor:
     """Areas of the intersections of boxes [4, ...]."""
     low = torch.maximum(a[:2], b[:2])
-    width, height = torch.minimum(a[2:], b[2:]).sub_(low).add_(offset).clamp_(min=0)
+    high = torch.minimum(a[2:], b[2:])
+    width, height = high.sub_(low).add_(offset).clamp_(min=0)
     return width.mul_(height)
 
 
@@ -82,13 +88,16 @@ def bbox_overlaps(
         mode: divide the shared area by the area of the union (0) or of the first box (1).
         offset: see the module.
     """
-    a, b = (at_least_float32(boxes).t() for boxes in (bboxes1, bboxes2))
-    a, b = (a, b) if aligned else (a[:, :, None], b[:, None])
+    a = at_least_float32(bboxes1).t()
+    b = at_least_float32(bboxes2).t()
+    if not aligned:
+        a = a[:, :, None]
+        b = b[:, None]
     shared = shared_area(a, b, offset)
-    ious.copy_(
-        shared
-        / (area(a, offset) if mode else area(a, offset) + area(b, offset) - shared)
-    )
+    whole = area(a, offset)
+    if not mode:
+        whole = whole + area(b, offset) - shared
+    ious.copy_(shared / whole)
 
 
 def softnms(
@@ -126,8 +135,12 @@ def softnms(
     areas = (right - left + offset) * (bottom - top + offset)
     rows = np.stack([*table.T, areas])  # [6, N]
     kind = rows.dtype.type
-    threshold, sigma, min_score = kind(iou_threshold), kind(sigma), kind(min_score)
-    indices, count, step = np.arange(len(table)), len(table), 0
+    threshold = kind(iou_threshold)
+    sigma = kind(sigma)
+    min_score = kind(min_score)
+    indices = np.arange(len(table))
+    count = len(table)
+    step = 0
     with np.errstate(invalid='ignore', divide='ignore'):
         while step < count:
             best = step + first_maximum(rows[4, step:count])
@@ -194,7 +207,8 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
 
     kept = greedy_keep(reaches, order)
     groups: list[list[int]] = [[index] for index in kept.tolist()]
-    for part in order[torch.isin(order, kept, invert=True)].split(1024):
+    others = order[torch.isin(order, kept, invert=True)]
+    for part in others.split(1024):
         owners = reaches(kept, part).int().argmax(0)  # the first that suppresses a box
         for index, owner in zip(part.tolist(), owners.tolist(), strict=True):
             groups[owner].append(index)

@@ -33,7 +33,8 @@ def rotated_feature_align_forward(
         points: 1 for the value at the centre, 5 for the sum with those at the corners.
     """
     bags = cells_of_boxes(features, best_bboxes, spatial_scale, points)
-    sums = bags.sums(as_cells(features)).unflatten(0, (-1, *features.shape[2:]))
+    sums = bags.sums(as_cells(features))
+    sums = sums.unflatten(0, (-1, *features.shape[2:]))
     output.copy_(features + sums.permute(0, 3, 1, 2))
 
 
@@ -46,32 +47,37 @@ def rotated_feature_align_backward(
 ) -> None:
     """Add the gradient of the maps to ``bottom_grad``; other arguments as in forward."""
     bags = cells_of_boxes(top_grad, best_bboxes, spatial_scale, points)
-    cells = bags.spread(as_cells(top_grad), len(bags.count)).unflatten(
-        0, (-1, *top_grad.shape[2:])
-    )
+    cells = bags.spread(as_cells(top_grad), len(bags.count))
+    cells = cells.unflatten(0, (-1, *top_grad.shape[2:]))
     bottom_grad += top_grad + cells.permute(0, 3, 1, 2)
 
 
 def cells_of_boxes(
-    maps: Tensor, boxes: Tensor, spatial_scale: float, points: int
+    maps: Tensor,
+    boxes: Tensor,
+    spatial_scale: float,
+    points: int,
 ) -> Bags:
     """The cells that a box of each cell reads, a bag each."""
     boxes = at_least_float32(boxes.reshape(-1, 5))
-    y, x, width, height = (boxes[:, :4] * c_float(spatial_scale).value).unbind(1)
+    sizes = boxes[:, :4] * c_float(spatial_scale).value
+    y, x, width, height = sizes.unbind(1)
     right = torch.tensor([0, 1, -1, -1, 1], device=boxes.device)[:points] / 2
     down = torch.tensor([0, 1, 1, -1, -1], device=boxes.device)[:points] / 2
-    cosine, sine = boxes[:, 4:].cos(), boxes[:, 4:].sin()
-    right, down = width[:, None] * right, height[:, None] * down  # [B H W, points]
+    cosine = boxes[:, 4:].cos()
+    sine = boxes[:, 4:].sin()
+    right = width[:, None] * right  # [B H W, points]
+    down = height[:, None] * down
     rows = y[:, None] + right * sine + down * cosine
     columns = x[:, None] + right * cosine - down * sine
-    height_width = maps.shape[2], maps.shape[3]
-    cell, weight = four_cells(rows.flatten(), columns.flatten(), height_width)
-    number = maps.shape[2] * maps.shape[3]
-    image = torch.arange(len(maps), device=boxes.device).repeat_interleave(
-        number * points
-    )
+    size = maps.shape[2:]
+    cell, weight = four_cells(rows.flatten(), columns.flatten(), size)
+    number = size.numel()
+    image = torch.arange(len(maps), device=boxes.device)
+    image = image.repeat_interleave(number * points)
     count = torch.full_like(image[::points], 4 * points)
-    return Bags((cell + image[:, None] * number).flatten(), weight.flatten(), count)
+    cell = cell + image[:, None] * number
+    return Bags(cell.flatten(), weight.flatten(), count)
 
 
 def active_rotated_filter_forward(
@@ -87,9 +93,8 @@ def active_rotated_filter_forward(
         output: [D R, E O, h, w].
     """
     place = places(input, indices)
-    output.view(place.shape).scatter_(
-        3, place, input.flatten(2)[:, None].expand(place.shape)
-    )
+    filters = input.flatten(2)[:, None].expand(place.shape)
+    output.view(place.shape).scatter_(3, place, filters)
 
 
 def active_rotated_filter_backward(
@@ -97,9 +102,8 @@ def active_rotated_filter_backward(
 ) -> None:
     """Write the gradient of ``input``; other arguments as in forward."""
     place = places(grad_in, indices)
-    grad_in.copy_(
-        grad_out.reshape(place.shape).gather(3, place).sum(1).view_as(grad_in)
-    )
+    rotated = grad_out.reshape(place.shape).gather(3, place)
+    grad_in.copy_(rotated.sum(1).view_as(grad_in))
 
 
 def places(filters: Tensor, indices: Tensor) -> Tensor:

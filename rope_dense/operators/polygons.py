@@ -36,15 +36,15 @@ def convex_iou(pointsets: Tensor, polygons: Tensor, ious: Tensor) -> None:
 
     Polygons may be concave.
     """
-    hulls, corners = (
-        hull_of(Points.of(pointsets.double())),
-        Points.of(polygons.double()),
-    )
-    hull_areas, areas = polygon_area(hulls), signed_area(corners).abs()
+    hulls = hull_of(Points.of(pointsets.double()))
+    corners = Points.of(polygons.double())
+    hull_areas = polygon_area(hulls)
+    areas = signed_area(corners).abs()
     ious.zero_()
     for i, j in near_pairs(bounds(hulls), bounds(corners)):
         inter = hull_intersection(hulls[i], corners[j])
-        ious[i, j] = (inter / (hull_areas[i] + areas[j] - inter)).to(ious.dtype)
+        union = hull_areas[i] + areas[j] - inter
+        ious[i, j] = (inter / union).to(ious.dtype)
 
 
 def convex_giou(pointsets: Tensor, polygons: Tensor, output: Tensor) -> None:
@@ -53,12 +53,12 @@ def convex_giou(pointsets: Tensor, polygons: Tensor, output: Tensor) -> None:
     Rezatofighi et al., "Generalized Intersection over Union" (CVPR 2019). Point sets are [N, 18],
     polygons [N, 8]; the output [N, 19] is the gradient of the point set, then the IoU.
     """
-    for part, flat, polygon in zip(
-        *(x.split(PAIRS) for x in (output, pointsets, polygons)), strict=True
-    ):
+    parts = [x.split(PAIRS) for x in (output, pointsets, polygons)]
+    for part, flat, polygon in zip(*parts, strict=True):
+        corners = Points.of(polygon.detach().double())
         with torch.enable_grad():
             leaf = flat.detach().double().requires_grad_()
-            value = giou(Points.of(leaf), Points.of(polygon.detach().double()))
+            value = giou(Points.of(leaf), corners)
         part[:, :-1] = torch.autograd.grad(value.sum(), leaf)[0]
         part[:, -1] = value.detach()
 
@@ -68,9 +68,8 @@ def giou(points: Points, polygon: Points) -> Tensor:
     hulls = hull_of(points)
     inter = hull_intersection(hulls, polygon)
     union = polygon_area(hulls) + signed_area(polygon).abs() - inter
-    return (
-        inter / union - 1 + union / polygon_area(hull_of(join_points(points, polygon)))
-    )
+    around = hull_of(join_points(points, polygon))
+    return inter / union - 1 + union / polygon_area(around)
 
 
 def hull_of(points: Points) -> Points:
@@ -93,15 +92,14 @@ def hull_intersection(hulls: Points, polygon: Points) -> Tensor:
     for corners in TRIANGLES:
         triangle = polygon[:, corners]
         sign = signed_area(triangle).sign()
-        turned = Points(
-            *(
-                torch.where(sign[:, None] < 0, v.flip(1), v)
-                for v in (triangle.x, triangle.y)
-            )
-        )
-        total = total + sign * intersection(
-            hulls, turned, contains(turned, hulls), contains(hulls, turned), convex=True
-        )
+        is_turned = sign[:, None] < 0
+        x = torch.where(is_turned, triangle.x.flip(1), triangle.x)
+        y = torch.where(is_turned, triangle.y.flip(1), triangle.y)
+        turned = Points(x, y)
+        within = contains(turned, hulls)
+        around = contains(hulls, turned)
+        area = intersection(hulls, turned, within, around, convex=True)
+        total = total + sign * area
     return total.abs()
 
 
@@ -112,9 +110,8 @@ def contains(polygon: Points, points: Points) -> Tensor:
     """
     side = polygon.next() - polygon
     start = points[:, :, None] - polygon[:, None]  # [n, P, K]
-    least = (
-        -rounding_tolerance(polygon, points) * dot(side, side).sqrt().detach()
-    )  # [n, K]
+    length = dot(side, side).sqrt().detach()
+    least = -rounding_tolerance(polygon, points) * length  # [n, K]
     return (cross(side[:, None], start) >= least[:, None]).all(2)
 
 
@@ -125,32 +122,29 @@ def min_area_polygons(pointsets: Tensor, polygons: Tensor) -> None:
     Corners begin with the largest x and smallest y of the axes turned by an angle in [0, pi / 2).
     Where several rectangles are smallest, mmcv may choose another one.
     """
-    for part, out in zip(
-        pointsets.split(PAIRS // 8), polygons.split(PAIRS // 8), strict=True
-    ):
+    parts = pointsets.split(PAIRS // 8)
+    outs = polygons.split(PAIRS // 8)
+    for part, out in zip(parts, outs, strict=True):
         points = Points.of(part.double())
         first, second = torch.triu_indices(9, 9, 1, device=part.device)
         side = points[:, second] - points[:, first]
         angle = torch.atan2(side.y, side.x).remainder(torch.pi / 2)  # [n, 36]
-        cosine, sine = angle.cos()[..., None], angle.sin()[..., None]
+        cosine = angle.cos()[..., None]
+        sine = angle.sin()[..., None]
         x, y = points.x[:, None], points.y[:, None]  # [n, 1, 9]
-        along, across = x * cosine + y * sine, y * cosine - x * sine
-        low, high = (
-            torch.stack([along.amin(2), across.amin(2)]),
-            torch.stack([along.amax(2), across.amax(2)]),
-        )
+        along = x * cosine + y * sine
+        across = y * cosine - x * sine
+        low = torch.stack([along.amin(2), across.amin(2)])
+        high = torch.stack([along.amax(2), across.amax(2)])
         best = (high - low).prod(0).argmin(1, keepdim=True)
-        cosine, sine = (
-            cosine[..., 0].gather(1, best),
-            sine[..., 0].gather(1, best),
-        )  # [n, 1]
-        left, top, right, bottom = (v.gather(1, best) for v in (*low, *high))
-        along, across = (
-            torch.cat([right, left, left, right], 1),
-            torch.cat([top, top, bottom, bottom], 1),
-        )
-        corners = along * cosine - across * sine, along * sine + across * cosine
-        out.copy_(torch.stack(corners, 2).flatten(1))
+        cosine = cosine[..., 0].gather(1, best)  # [n, 1]
+        sine = sine[..., 0].gather(1, best)
+        left, top, right, bottom = [v.gather(1, best) for v in (*low, *high)]
+        along = torch.cat([right, left, left, right], 1)
+        across = torch.cat([top, top, bottom, bottom], 1)
+        x = along * cosine - across * sine
+        y = along * sine + across * cosine
+        out.copy_(torch.stack([x, y], 2).flatten(1))
 
 
 def points_in_polygons_forward(
@@ -165,25 +159,27 @@ def points_in_polygons_forward(
     rows = POINTS // max(len(polygons), 1) + 1
     for part, out in zip(points.split(rows), output.split(rows), strict=True):
         x, y = part.to(corners.x.dtype)[:, :, None].unbind(1)  # [b, 1]
-        odd = torch.zeros(
-            len(part), len(polygons), dtype=torch.bool, device=points.device
-        )
+        odd = x.new_zeros(len(part), len(polygons), dtype=torch.bool)
         stopped = odd.clone()
         for edge in range(4):
-            a, b = corners[:, edge], corners[:, edge - 1]
+            a = corners[:, edge]
+            b = corners[:, edge - 1]
             crosses = (a.y < y) != (b.y < y)
             at = a.x + (y - a.y) * (b.x - a.x) / (b.y - a.y)
-            stopped |= (
-                ((a.x == x) & (a.y == y))
-                | ((b.x == x) & (b.y == y))
-                | (crosses & (at == x))
-            )
+            is_a = (a.x == x) & (a.y == y)
+            is_b = (b.x == x) & (b.y == y)
+            stopped |= is_a | is_b | (crosses & (at == x))
             odd ^= crosses & (at > x) & ~stopped
         out.copy_(odd)
 
 
 def chamfer_distance_forward(
-    xyz1: Tensor, xyz2: Tensor, dist1: Tensor, dist2: Tensor, idx1: Tensor, idx2: Tensor
+    xyz1: Tensor,
+    xyz2: Tensor,
+    dist1: Tensor,
+    dist2: Tensor,
+    idx1: Tensor,
+    idx2: Tensor,
 ) -> None:
     """Write the squared distance of each point to the nearest one of the other set, and its index.
 
@@ -208,11 +204,11 @@ def chamfer_distance_backward(
     gradxyz2: Tensor,
 ) -> None:
     """Add the gradients of both sets of points; other arguments as in forward."""
-    for near, far, idx, grad, out_near, out_far in (
-        (xyz1, xyz2, idx1, graddist1, gradxyz1, gradxyz2),
-        (xyz2, xyz1, idx2, graddist2, gradxyz2, gradxyz1),
-    ):
+    forth = (xyz1, xyz2, idx1, graddist1, gradxyz1, gradxyz2)
+    back = (xyz2, xyz1, idx2, graddist2, gradxyz2, gradxyz1)
+    for near, far, idx, grad, out_near, out_far in (forth, back):
         index = idx.long()[..., None].expand_as(near)
-        change = 2 * grad[..., None] * (near - far.gather(1, index))
+        distance = near - far.gather(1, index)
+        change = 2 * grad[..., None] * distance
         out_near += change
         out_far.scatter_add_(1, index, -change)

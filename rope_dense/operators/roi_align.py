@@ -34,37 +34,32 @@ class Pooling:
     scale: float
     sampling_ratio: int
     aligned: bool
-    size: tuple[int, int]
+    size: torch.Size
 
     def samples(self, rois: Tensor) -> tuple[Samples, Samples]:
         """The rows and columns of the samples of regions [R, 5]."""
         offset = 0.5 if self.aligned else 0.0
-        low, high = (at_least_float32(rois[:, 1:]) * self.scale - offset).split(
-            2, 1
-        )  # [R, 2]
+        corners = at_least_float32(rois[:, 1:]) * self.scale - offset
+        low, high = corners.split(2, 1)  # [R, 2]
         length = high - low
         if not self.aligned:
             length = length.clamp(min=1)
         elif rois.device.type == 'cpu' and not (length >= 0).all():
             raise RuntimeError('roi_align: regions must not have a negative size')
-        columns, rows = (
-            Samples.of(
-                low[:, axis],
-                length[:, axis],
-                self.places[1 - axis],
-                self.sampling_ratio,
-            )
-            for axis in range(2)
-        )
+        height, width = self.places
+        ratio = self.sampling_ratio
+        columns = Samples.of(low[:, 0], length[:, 0], width, ratio)
+        rows = Samples.of(low[:, 1], length[:, 1], height, ratio)
         return rows, columns
 
     def bags(self, rois: Tensor) -> Bags:
         """The cells of each place of regions [R, 5], as their mean weighs them."""
-        axes = zip(self.samples(rois), self.size, strict=True)
-        rows, columns = (
-            samples.mean_taps(size, not self.sampling_ratio) for samples, size in axes
-        )
-        return rectangles(self.first_cell(rois), rows, columns, self.size[1])
+        height, width = self.size
+        is_adjacent = not self.sampling_ratio
+        rows, columns = self.samples(rois)
+        row_taps = rows.mean_taps(height, is_adjacent)
+        column_taps = columns.mean_taps(width, is_adjacent)
+        return rectangles(self.first_cell(rois), row_taps, column_taps, width)
 
     def first_cell(self, rois: Tensor) -> Tensor:
         """Index [R] of the first cell of the map that a region lies in, in all maps."""
@@ -86,20 +81,26 @@ class Samples:
     used: Tensor
 
     @classmethod
-    def of(cls, start: Tensor, length: Tensor, places: int, ratio: int) -> Samples:
+    def of(
+        cls,
+        start: Tensor,
+        length: Tensor,
+        places: int,
+        ratio: int,
+    ) -> Samples:
         """Samples of regions that begin at ``start`` [R] and have a length [R], in cells."""
         step = length / places  # [R], of a place
         if ratio > 0:
             count = torch.full_like(start, ratio, dtype=torch.long)
         else:
             count = step.float().nan_to_num(0, 0, 0).ceil().clamp(min=0).long()
-        start, step, number = (x[:, None, None] for x in (start, step, count))
+        start, step, number = [x[:, None, None] for x in (start, step, count)]
         place = torch.arange(places, device=start.device)[:, None]
-        sample = torch.arange(
-            ratio if ratio > 0 else int(count.max()), device=start.device
-        )
+        most = ratio if ratio > 0 else int(count.max())
+        sample = torch.arange(most, device=start.device)
         at = sample.minimum((number - 1).clamp(min=0))
-        position = start + place * step + (at + 0.5) * step / number.clamp(min=1)
+        within = (at + 0.5) * step / number.clamp(min=1)
+        position = start + place * step + within
         return cls(position, count, sample < number)
 
     def corners(self, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -108,7 +109,8 @@ class Samples:
         Weights are 0 for samples that are not used, or further than a cell outside of the map.
         """
         low, high, share = cells_around(self.position, size)
-        used = self.used & (self.position >= -1) & (self.position <= size)
+        is_near = (self.position >= -1) & (self.position <= size)
+        used = self.used & is_near
         return low, high, (1 - share) * used, share * used
 
     def mean_taps(self, size: int, adjacent: bool) -> Taps:
@@ -119,21 +121,21 @@ class Samples:
         low, high, low_weight, high_weight = self.corners(size)
         number = self.position.shape[-1]
         if adjacent:
-            slot, slots = low - low[..., :1], number + 2
+            slot = low - low[..., :1]
+            slots = number + 2
             count = slot[..., -1] + 2 if number else slot.sum(-1)
         else:
-            slot, slots = (
-                2 * torch.arange(number, device=low.device).expand_as(low),
-                2 * number,
-            )
+            slot = 2 * torch.arange(number, device=low.device).expand_as(low)
+            slots = 2 * number
             count = (2 * self.count)[:, None].expand(low.shape[:2])
         index = low.new_zeros(*low.shape[:2], slots)
-        index.scatter_(-1, slot, low).scatter_(-1, slot + 1, high)
+        index.scatter_(-1, slot, low)
+        index.scatter_(-1, slot + 1, high)
         weight = low_weight.new_zeros(index.shape)
-        weight.scatter_add_(-1, slot, low_weight).scatter_add_(
-            -1, slot + 1, high_weight
-        )
-        return Taps(index, weight / self.count.clamp(min=1)[:, None, None], count)
+        weight.scatter_add_(-1, slot, low_weight)
+        weight.scatter_add_(-1, slot + 1, high_weight)
+        samples = self.count.clamp(min=1)
+        return Taps(index, weight / samples[:, None, None], count)
 
     def single_taps(self, size: int) -> Taps:
         """Each sample [R, S G] as a sum over two cells."""
@@ -186,25 +188,22 @@ def roi_align_forward(
     """
     places = aligned_height, aligned_width
     scale = c_float(spatial_scale).value
-    if pool_mode == 1 and (torchvision := torchvision_operators(input.device)):
+    torchvision = torchvision_operators(input.device)
+    if torchvision and pool_mode == 1:
         maps = at_least_float32(input)
-        rois = rois.to(maps.dtype)
-        output.copy_(
-            torchvision.roi_align(maps, rois, scale, *places, sampling_ratio, aligned)
-        )
+        settings = (scale, *places, sampling_ratio, aligned)
+        output.copy_(torchvision.roi_align(maps, rois.to(maps.dtype), *settings))
         return
-    pooling = Pooling(
-        places, scale, sampling_ratio, aligned, (input.shape[2], input.shape[3])
-    )
+    pooling = Pooling(places, scale, sampling_ratio, aligned, input.shape[2:])
     cells = as_cells(input)
     for part in row_slices(rois, CHUNK):
         if pool_mode == 1:
-            means = pooling.bags(rois[part]).sums(cells).unflatten(0, (-1, *places))
+            means = pooling.bags(rois[part]).sums(cells)
+            means = means.unflatten(0, (-1, *places))
             output[part] = means.permute(0, 3, 1, 2)
         else:
-            write_maxima(
-                pooling, cells, rois[part], output[part], argmax_y[part], argmax_x[part]
-            )
+            outs = output[part], argmax_y[part], argmax_x[part]
+            write_maxima(pooling, cells, rois[part], *outs)
 
 
 def roi_align_backward(
@@ -221,28 +220,26 @@ def roi_align_backward(
     aligned: bool,
 ) -> None:
     """Add the gradient of the maps to ``grad_input``; other arguments as in forward."""
-    places, size = (aligned_height, aligned_width), grad_input.shape
     if pool_mode == 0:
         add_at_samples(grad_output, rois, argmax_y, argmax_x, grad_input)
         return
+    places = (aligned_height, aligned_width)
     scale = c_float(spatial_scale).value
-    if torchvision := torchvision_operators(grad_output.device):
+    torchvision = torchvision_operators(grad_output.device)
+    if torchvision:
         rois = at_least_float32(rois)
-        grad_input += torchvision._roi_align_backward(
-            grad_output.to(rois.dtype),
-            rois,
-            scale,
-            *places,
-            *size,
-            sampling_ratio,
-            aligned,
-        )
+        settings = (scale, *places, *grad_input.shape, sampling_ratio, aligned)
+        grad_output = grad_output.to(rois.dtype)
+        grad_input += torchvision._roi_align_backward(grad_output, rois, *settings)
         return
-    pooling = Pooling(places, scale, sampling_ratio, aligned, (size[2], size[3]))
-    num_cells = size[0] * size[2] * size[3]
+    size = grad_input.shape[2:]
+    pooling = Pooling(places, scale, sampling_ratio, aligned, size)
+    num_cells = len(grad_input) * size.numel()
     for part in row_slices(rois, CHUNK):
-        cells = pooling.bags(rois[part]).spread(as_cells(grad_output[part]), num_cells)
-        grad_input += cells.unflatten(0, (size[0], *size[2:])).permute(0, 3, 1, 2)
+        values = as_cells(grad_output[part])
+        cells = pooling.bags(rois[part]).spread(values, num_cells)
+        maps = cells.unflatten(0, (-1, *size))
+        grad_input += maps.permute(0, 3, 1, 2)
 
 
 def write_maxima(
@@ -257,38 +254,30 @@ def write_maxima(
 
     From cells [B H W, C] and regions [R, 5]; output, row and column are [R, C, S, S'].
     """
-    samples = pooling.samples(rois)
-    shape = [
-        number for axis in samples for number in axis.position.shape[1:]
-    ]  # S G S' G'
+    height, width = pooling.size
+    rows, columns = pooling.samples(rois)
+    shape = [*rows.position.shape[1:], *columns.position.shape[1:]]  # S G S' G'
     per_region = cells.shape[1] * torch.Size(shape).numel()
     if len(rois) > 1 and per_region * len(rois) > VALUES:
         for part in row_slices(rois, max(1, VALUES // per_region)):
-            write_maxima(
-                pooling, cells, rois[part], output[part], row[part], column[part]
-            )
+            outs = output[part], row[part], column[part]
+            write_maxima(pooling, cells, rois[part], *outs)
         return
-    rows, columns = (
-        axis.single_taps(size) for axis, size in zip(samples, pooling.size, strict=True)
-    )
-    bags = rectangles(pooling.first_cell(rois), rows, columns, pooling.size[1])
+    row_taps = rows.single_taps(height)
+    column_taps = columns.single_taps(width)
+    bags = rectangles(pooling.first_cell(rois), row_taps, column_taps, width)
     values = bags.sums(cells).view(len(rois), *shape, cells.shape[1])
-    used = (
-        samples[0].used[..., None, None, None]
-        & samples[1].used[:, None, None, :, :, None]
-    )
+    used = rows.used[..., None, None, None] & columns.used[:, None, None, :, :, None]
     values = values.masked_fill(values.isnan() | ~used, -torch.inf)
     values = values.permute(0, 5, 1, 3, 2, 4).flatten(-2)  # [R, C, S, S', G G']
     maximum, index = prepend(values, -10000.0).max(-1)  # the first of equal ones
     output.copy_(maximum)
-    for out, position in (
-        (row, samples[0].position[:, :, None, :, None]),
-        (column, samples[1].position[:, None, :, None]),
-    ):
-        position = position.expand(-1, *shape[::2], *shape[1::2]).flatten(
-            -2
-        )  # [R, S, S', G G']
-        position = prepend(position, -1.0)[:, None].expand(*index.shape, -1)
+    of_rows = rows.position[:, :, None, :, None]
+    of_columns = columns.position[:, None, :, None]
+    for out, position in ((row, of_rows), (column, of_columns)):
+        position = position.expand(-1, *shape[::2], *shape[1::2])
+        position = prepend(position.flatten(-2), -1.0)  # [R, S, S', 1 + G G']
+        position = position[:, None].expand(*index.shape, -1)
         out.copy_(position.gather(-1, index[..., None])[..., 0])
 
 
@@ -298,25 +287,26 @@ def prepend(x: Tensor, first: float) -> Tensor:
 
 
 def add_at_samples(
-    grad_output: Tensor, rois: Tensor, row: Tensor, column: Tensor, grad_input: Tensor
+    grad_output: Tensor,
+    rois: Tensor,
+    row: Tensor,
+    column: Tensor,
+    grad_input: Tensor,
 ) -> None:
     """Add gradients [R, C, S, S'] to the cells around one sample each; see ``write_maxima``."""
     channels, height, width = grad_input.shape[1:]
-    channel = rois[:, 0].long()[:, None] * channels + torch.arange(
-        channels, device=rois.device
-    )
+    image = rois[:, 0].long()
+    channel = image[:, None] * channels + torch.arange(channels, device=rois.device)
     first = (channel * height * width)[..., None, None]  # [R, C, 1, 1]
-    inside = (
-        (row != -1) & (row >= -1) & (row <= height) & (column >= -1) & (column <= width)
-    )
+    in_rows = (row != -1) & (row >= -1) & (row <= height)
+    inside = in_rows & (column >= -1) & (column <= width)
     grad = at_least_float32(grad_output) * inside
     total = torch.zeros(grad_input.numel(), device=grad.device, dtype=grad.dtype)
-    axes = [
-        cells_around(x.to(grad.dtype), size)
-        for x, size in ((row, height), (column, width))
-    ]
-    for y, y_weight in ((axes[0][0], 1 - axes[0][2]), (axes[0][1], axes[0][2])):
-        for x, x_weight in ((axes[1][0], 1 - axes[1][2]), (axes[1][1], axes[1][2])):
+    top, bottom, down = cells_around(row.to(grad.dtype), height)
+    left, right, across = cells_around(column.to(grad.dtype), width)
+    for y, y_weight in ((top, 1 - down), (bottom, down)):
+        for x, x_weight in ((left, 1 - across), (right, across)):
             cell = first + y * width + x
-            total.index_add_(0, cell.flatten(), (grad * y_weight * x_weight).flatten())
+            value = grad * y_weight * x_weight
+            total.index_add_(0, cell.flatten(), value.flatten())
     grad_input += total.view_as(grad_input)

@@ -19,9 +19,8 @@ from torch import Tensor
 from .bags import Bags, as_cells, at_least_float32, bag_items
 from .roi_align import cells_around
 
-SAMPLES = (
-    2**18
-)  # of all places at once: bounds the memory, but a region is never divided
+# Of all places at once: bounds the memory, but a region is never divided.
+SAMPLES = 2**18
 
 
 def roi_align_rotated_forward(
@@ -49,8 +48,14 @@ def roi_align_rotated_forward(
             an error for negative sides); else at 0, and regions have sides of at least one cell.
         clockwise: direction of the angle in the image.
     """
-    places, size = (pooled_height, pooled_width), (input.shape[2], input.shape[3])
-    pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
+    pooling = Pooling(
+        (pooled_height, pooled_width),
+        input.shape[2:],
+        spatial_scale,
+        sampling_ratio,
+        aligned,
+        clockwise,
+    )
     output.copy_(pooling.forward(input, rois))
 
 
@@ -70,9 +75,17 @@ def roi_align_rotated_backward(
     The names are mmcv's, which passes the tensors by position and in another order: ``rois`` is
     the gradient of the output, ``grad_input`` regions [R, 6]; ``grad_output`` [B, C, H, W] changes.
     """
-    gradient, regions, out = rois, grad_input, grad_output
-    places, size = (pooled_height, pooled_width), (out.shape[2], out.shape[3])
-    pooling = Pooling(places, size, spatial_scale, sampling_ratio, aligned, clockwise)
+    gradient = rois
+    regions = grad_input
+    out = grad_output
+    pooling = Pooling(
+        (pooled_height, pooled_width),
+        out.shape[2:],
+        spatial_scale,
+        sampling_ratio,
+        aligned,
+        clockwise,
+    )
     out += pooling.transposed(gradient, regions, len(out))
 
 
@@ -91,8 +104,14 @@ def riroi_align_rotated_forward(
 
     Channels are (C / O, O). Compiled operators run on a GPU only; not compared with these.
     """
-    places, size = (pooled_height, pooled_width), (features.shape[2], features.shape[3])
-    pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
+    pooling = Pooling(
+        (pooled_height, pooled_width),
+        features.shape[2:],
+        spatial_scale,
+        num_samples,
+        False,
+        clockwise,
+    )
     pooled = pooling.forward(features, rois).unflatten(1, (-1, num_orientations))
     whole, part = orientations(rois, num_orientations)
     before = roll_orientations(pooled, -whole)
@@ -112,29 +131,35 @@ def riroi_align_rotated_backward(
     clockwise: bool,
 ) -> None:
     """Add the gradient of the maps to ``bottom_grad``; other arguments as in forward."""
-    places, size = (
+    pooling = Pooling(
         (pooled_height, pooled_width),
-        (bottom_grad.shape[2], bottom_grad.shape[3]),
+        bottom_grad.shape[2:],
+        spatial_scale,
+        num_samples,
+        False,
+        clockwise,
     )
-    pooling = Pooling(places, size, spatial_scale, num_samples, False, clockwise)
     whole, part = orientations(rois, num_orientations)
     grad = top_grad.to(part.dtype).unflatten(1, (-1, num_orientations))
-    grad = roll_orientations(grad * (1 - part), whole) + roll_orientations(
-        grad * part, whole - 1
-    )
-    bottom_grad += pooling.transposed(grad.flatten(1, 2), rois, len(bottom_grad))
+    before = roll_orientations(grad * (1 - part), whole)
+    after = roll_orientations(grad * part, whole - 1)
+    grad = (before + after).flatten(1, 2)
+    bottom_grad += pooling.transposed(grad, rois, len(bottom_grad))
 
 
 def orientations(rois: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """The angle of regions in orientations: whole [R] and the part behind [R, 1, 1, 1, 1]."""
     angle = at_least_float32(rois[:, 5]) * number / (2 * pi)
-    return angle.floor().long(), (angle - angle.floor()).view(-1, 1, 1, 1, 1)
+    whole = angle.floor()
+    return whole.long(), (angle - whole).view(-1, 1, 1, 1, 1)
 
 
 def roll_orientations(x: Tensor, steps: Tensor) -> Tensor:
     """[R, C / O, O, S, S'] with orientation o + steps [R] in the place o."""
-    index = torch.arange(x.shape[2], device=x.device) + steps[:, None]
-    return x.gather(2, index.remainder(x.shape[2])[:, None, :, None, None].expand_as(x))
+    number = x.shape[2]
+    index = torch.arange(number, device=x.device) + steps[:, None]
+    index = index.remainder(number)[:, None, :, None, None]
+    return x.gather(2, index.expand_as(x))
 
 
 @dataclass(frozen=True)
@@ -142,7 +167,7 @@ class Pooling:
     """Arguments of ``roi_align_rotated_forward``, and the size of the maps."""
 
     places: tuple[int, int]
-    size: tuple[int, int]
+    size: torch.Size
     scale: float
     sampling_ratio: int
     aligned: bool
@@ -152,7 +177,8 @@ class Pooling:
         """Pooled regions [R, C, S, S'] of maps [B, C, H, W], in the type to compute in."""
         cells = as_cells(maps)
         sums = [self.bags(part).sums(cells) for part in self.parts(rois)]
-        pooled = torch.cat([cells[:0], *sums]).unflatten(0, (len(rois), *self.places))
+        pooled = torch.cat([cells[:0], *sums])
+        pooled = pooled.unflatten(0, (len(rois), *self.places))
         return pooled.permute(0, 3, 1, 2)
 
     def transposed(self, pooled: Tensor, rois: Tensor, number: int) -> Tensor:
@@ -160,17 +186,18 @@ class Pooling:
         num_cells = number * self.size[0] * self.size[1]
         cells = as_cells(pooled[:0]).new_zeros(num_cells, pooled.shape[1])
         parts = self.parts(rois)
-        for part, values in zip(
-            parts, pooled.split([len(p) for p in parts]), strict=True
-        ):
+        lengths = [len(part) for part in parts]
+        for part, values in zip(parts, pooled.split(lengths), strict=True):
             cells += self.bags(part).spread(as_cells(values), num_cells)
         return cells.unflatten(0, (number, *self.size)).permute(0, 3, 1, 2)
 
     def parts(self, rois: Tensor) -> tuple[Tensor, ...]:
         """Regions [R, 6] in parts of about ``SAMPLES`` samples."""
-        count = self.samples(self.sides(rois)).prod(1) * self.places[0] * self.places[1]
+        samples = self.samples(self.sides(rois)).prod(1)
+        count = samples * self.places[0] * self.places[1]
         part = (count.cumsum(0) - count) // SAMPLES
-        return rois.split(part.unique_consecutive(return_counts=True)[1].tolist())
+        _, lengths = part.unique_consecutive(return_counts=True)
+        return rois.split(lengths.tolist())
 
     def sides(self, rois: Tensor) -> Tensor:
         """Height and width [R, 2] in cells."""
@@ -187,54 +214,58 @@ class Pooling:
     def bags(self, rois: Tensor) -> Bags:
         """The cells of each place of regions [R, 6], as their mean weighs them."""
         sides = self.sides(rois)
-        samples, steps = (
-            self.samples(sides),
-            sides / sides.new_tensor(self.places),
-        )  # [R, 2]
-        columns = self.places[1]
-        count = samples.prod(1).repeat_interleave(self.places[0] * columns)  # [N]
+        samples = self.samples(sides)  # [R, 2]
+        steps = sides / sides.new_tensor(self.places)
+        number = samples.prod(1)  # [R]
+        rows, columns = self.places
+        count = number.repeat_interleave(rows * columns)  # [N]
         bag, sample = bag_items(count)  # [M]
-        place, region = (
-            bag % (self.places[0] * columns),
-            bag // (self.places[0] * columns),
-        )
+        place = bag % (rows * columns)
+        region = bag // (rows * columns)
         places = torch.stack([place // columns, place % columns], 1)  # [M, 2]
         along_width = samples[region, 1]
         sample = torch.stack([sample // along_width, sample % along_width], 1)  # [M, 2]
         step = steps[region]
-        from_centre = (sample + 0.5) * step / samples[region] + (
-            places * step - sides[region] / 2
-        )
+        within = (sample + 0.5) * step / samples[region]
+        from_centre = within + (places * step - sides[region] / 2)
         y, x = self.turned(rois, region, *from_centre.unbind(1))
         cell, weight = four_cells(y, x, self.size)
         cell += rois[region, :1].long() * self.size[0] * self.size[1]
-        weight = weight / samples.prod(1)[region, None]
+        weight = weight / number[region, None]
         return Bags(cell.flatten(), weight.flatten(), 4 * count)
 
     def turned(
-        self, rois: Tensor, region: Tensor, down: Tensor, right: Tensor
+        self,
+        rois: Tensor,
+        region: Tensor,
+        down: Tensor,
+        right: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Rows and columns [M] of the map from positions relative to the centres of regions."""
-        angle = rois[:, 5].to(down.dtype) * (-1 if self.clockwise else 1)
-        cosine, sine = angle.cos()[region], angle.sin()[region]
+        direction = -1 if self.clockwise else 1
+        angle = rois[:, 5].to(down.dtype) * direction
+        cosine = angle.cos()[region]
+        sine = angle.sin()[region]
         offset = 0.5 if self.aligned else 0.0
         centre = rois[:, 1:3].to(down.dtype) * c_float(self.scale).value - offset
         x, y = centre[region].unbind(1)
-        return down * cosine - right * sine + y, down * sine + right * cosine + x
+        rows = down * cosine - right * sine + y
+        columns = down * sine + right * cosine + x
+        return rows, columns
 
 
-def four_cells(y: Tensor, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+def four_cells(y: Tensor, x: Tensor, size: torch.Size) -> tuple[Tensor, Tensor]:
     """Indices and weights [M, 4] of the cells around positions [M]; positions below 0 are at 0.
 
     Weights are 0 where a position is further than a cell outside of the map.
     """
-    inside = (y >= -1) & (y <= size[0]) & (x >= -1) & (x <= size[1])
+    in_rows = (y >= -1) & (y <= size[0])
+    inside = in_rows & (x >= -1) & (x <= size[1])
     top, bottom, down = cells_around(y, size[0])
     left, right, across = cells_around(x, size[1])
-    rows, columns = (
-        torch.stack([top, top, bottom, bottom], 1),
-        torch.stack([left, right] * 2, 1),
-    )
-    up, back = 1 - down, 1 - across
+    rows = torch.stack([top, top, bottom, bottom], 1)
+    columns = torch.stack([left, right, left, right], 1)
+    up = 1 - down
+    back = 1 - across
     weight = torch.stack([up * back, up * across, down * back, down * across], 1)
     return rows * size[1] + columns, weight * inside[:, None]

@@ -38,23 +38,24 @@ def roi_pool_forward(
         spatial_scale: cells to a pixel.
     """
     _, channels, height, width = input.shape
-    places, cells = (pooled_height, pooled_width), as_cells(input)
-    for part in row_slices(rois, max(1, VALUES // (2 * height * width * channels))):
+    places = (pooled_height, pooled_width)
+    scale = c_float(spatial_scale).value
+    cells = as_cells(input)
+    regions = max(1, VALUES // (2 * height * width * channels))  # at once
+    for part in row_slices(rois, regions):
         corners = at_least_float32(rois[part, 1:])
-        low = corners[:, :2] * c_float(spatial_scale).value  # [R, 2], x and y
-        length = (corners[:, 2:] + 1) * c_float(spatial_scale).value - low
+        low = corners[:, :2] * scale  # [R, 2], x and y
+        length = (corners[:, 2:] + 1) * scale - low
         length = length * (length > 0).all(1, keepdim=True)
         rows = touched_cells(low[:, 1], length[:, 1], pooled_height, height)
         columns = touched_cells(low[:, 0], length[:, 0], pooled_width, width)
         first = rois[part, 0].long() * height * width
         bags = rectangles(torch.zeros_like(first), rows, columns, width)
         first = first.repeat_interleave(pooled_height * pooled_width)  # [N]
-        for out, values in zip(
-            (output, argmax), bag_maxima(cells, bags, first), strict=True
-        ):
-            out[part] = (
-                values.unflatten(0, (-1, *places)).permute(0, 3, 1, 2).to(out.dtype)
-            )
+        found = bag_maxima(cells, bags, first)
+        for out, values in zip((output, argmax), found, strict=True):
+            values = values.unflatten(0, (-1, *places))
+            out[part] = values.permute(0, 3, 1, 2).to(out.dtype)
 
 
 def roi_pool_backward(
@@ -68,30 +69,31 @@ def roi_pool_backward(
 ) -> None:
     """Add the gradient of the maps to ``grad_input``; other arguments as in forward."""
     channels, height, width = grad_input.shape[1:]
-    channel = rois[:, 0].long()[:, None] * channels + torch.arange(
-        channels, device=rois.device
-    )
+    image = rois[:, 0].long()
+    channel = image[:, None] * channels + torch.arange(channels, device=rois.device)
     cell = (channel * height * width)[..., None, None] + argmax.clamp(min=0)
     grad = at_least_float32(grad_output) * (argmax >= 0)
     total = torch.zeros(grad_input.numel(), device=grad.device, dtype=grad.dtype)
-    grad_input += total.index_add_(0, cell.flatten(), grad.flatten()).view_as(
-        grad_input
-    )
+    total.index_add_(0, cell.flatten(), grad.flatten())
+    grad_input += total.view_as(grad_input)
 
 
-def touched_cells(start: Tensor, length: Tensor, places: int, size: int) -> Taps:
+def touched_cells(
+    start: Tensor,
+    length: Tensor,
+    places: int,
+    size: int,
+) -> Taps:
     """Cells that S places of regions touch, along one axis of ``size`` cells.
 
     ``start`` and ``length`` [R] are in cells; regions of length 0 have no cells.
     """
     place = torch.arange(places, device=start.device)
     step = (length / places)[:, None]
-    low = (
-        (place * step + start[:, None]).nan_to_num(0).floor().clamp(0, size).long()
-    )  # [R, S]
-    high = (
-        ((place + 1) * step + start[:, None]).nan_to_num(0).ceil().clamp(0, size).long()
-    )
+    first = place * step + start[:, None]  # [R, S]
+    last = (place + 1) * step + start[:, None]
+    low = first.nan_to_num(0).floor().clamp(0, size).long()
+    high = last.nan_to_num(0).ceil().clamp(0, size).long()
     count = (high - low).clamp(min=0) * (length > 0)[:, None]
     index = low[..., None] + torch.arange(size, device=low.device)
     return Taps(index, torch.ones_like(index), count)
@@ -103,17 +105,16 @@ def bag_maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor
     A bag without cells has 0 and -1. NaN is no maximum. ``first`` [N] is the index of the first
     cell of the map of a bag.
     """
-    bag = torch.repeat_interleave(bags.count)[:, None].expand(
-        -1, cells.shape[1]
-    )  # [M, C]
-    values = cells[bags.cell + first[bag[:, 0]]].nan_to_num(LOWEST, torch.inf, LOWEST)
+    bag = torch.repeat_interleave(bags.count)
+    cell = bags.cell + first[bag]  # [M], among the cells of all maps
+    values = cells[cell].nan_to_num(LOWEST, torch.inf, LOWEST)
+    bag = bag[:, None].expand(-1, cells.shape[1])  # [M, C]
     maximum = values.new_full((len(first), cells.shape[1]), LOWEST)
     maximum.scatter_reduce_(0, bag, values, 'amax')
     is_first = (values == maximum.gather(0, bag)) & (values > LOWEST)
     none = len(cells)
+    place = torch.where(is_first, bags.cell[:, None], none)
     cell = torch.full_like(maximum, none, dtype=torch.long)
-    cell.scatter_reduce_(
-        0, bag, torch.where(is_first, bags.cell[:, None], none), 'amin'
-    )
+    cell.scatter_reduce_(0, bag, place, 'amin')
     maximum = maximum.masked_fill(bags.count[:, None] == 0, 0)
     return maximum, cell.masked_fill(cell == none, -1)

@@ -55,7 +55,11 @@ Pair = Callable[[Tensor, Tensor], BoxPairs]
 
 
 def box_iou_rotated(
-    boxes1: Tensor, boxes2: Tensor, ious: Tensor, mode_flag: int, aligned: bool
+    boxes1: Tensor,
+    boxes2: Tensor,
+    ious: Tensor,
+    mode_flag: int,
+    aligned: bool,
 ) -> None:
     """IoU of rotated boxes [N, 5] and [M, 5], written to ``ious``.
 
@@ -71,7 +75,11 @@ def box_iou_rotated(
 
 
 def box_iou_quadri(
-    boxes1: Tensor, boxes2: Tensor, ious: Tensor, mode_flag: int, aligned: bool
+    boxes1: Tensor,
+    boxes2: Tensor,
+    ious: Tensor,
+    mode_flag: int,
+    aligned: bool,
 ) -> None:
     """IoU of quadrilaterals [N, 8] and [M, 8], as ``box_iou_rotated``."""
     write_ious(ious, boxes1[:, :8], boxes2[:, :8], pair_quadri, mode_flag, aligned)
@@ -129,16 +137,16 @@ def diff_iou_rotated_sort_vertices_forward(
         num_valid: Not used.
     """
     x, y = vertices.unbind(-1)
-    apart = (x[..., None] - x[..., None, :]).abs() + (
-        y[..., None] - y[..., None, :]
-    ).abs()
-    size = (x.abs() + y.abs()).masked_fill(~mask, 0).amax(-1)[..., None, None]
-    same = (apart <= 8 * torch.finfo(x.dtype).eps * size) & mask[..., None, :]
+    apart_x = (x[..., None] - x[..., None, :]).abs()
+    apart = apart_x + (y[..., None] - y[..., None, :]).abs()
+    size = (x.abs() + y.abs()).masked_fill(~mask, 0).amax(-1)
+    tolerance = 8 * torch.finfo(x.dtype).eps * size[..., None, None]
+    same = (apart <= tolerance) & mask[..., None, :]
     valid = mask & ~same.tril(-1).any(-1)
-    order = torch.atan2(y, x).masked_fill(~valid, torch.inf).argsort(-1)[..., :9]
-    number = valid.sum(-1, keepdim=True).clamp(
-        max=8
-    )  # corners of two rectangles at most
+    angle = torch.atan2(y, x).masked_fill(~valid, torch.inf)
+    order = angle.argsort(-1)[..., :9]
+    # Corners of two rectangles at most.
+    number = valid.sum(-1, keepdim=True).clamp(max=8)
     unused = 8 + (~mask[..., 8:]).int().argmax(-1, keepdim=True)
     place = torch.arange(9, device=order.device)
     index = torch.where(place < number, order, unused)
@@ -155,7 +163,8 @@ def write_ious(
     aligned: bool,
 ) -> None:
     """Write the IoU of all pairs of boxes, or of boxes of one index."""
-    boxes1, boxes2 = boxes1.double(), boxes2.double()
+    boxes1 = boxes1.double()
+    boxes2 = boxes2.double()
     if aligned:
         values = aligned_iou(boxes1, boxes2, pair, mode_flag)
     else:
@@ -164,22 +173,30 @@ def write_ious(
 
 
 def kept_by_nms(
-    boxes: Tensor, scores: Tensor, pair: Pair, iou_threshold: float
+    boxes: Tensor,
+    scores: Tensor,
+    pair: Pair,
+    iou_threshold: float,
 ) -> Tensor:
     """Indices that greedy suppression keeps; of equal scores the first counts as the highest."""
-    dtype, boxes = at_least_float32(boxes).dtype, boxes.double()
+    dtype = at_least_float32(boxes).dtype
+    boxes = boxes.double()
     threshold = c_float(iou_threshold).value
 
     def overlapping(rows: Tensor, columns: Tensor) -> Tensor:
-        return (
-            iou_matrix(boxes[rows], boxes[columns], pair, mode_flag=0).to(dtype)
-            >= threshold
-        )
+        ious = iou_matrix(boxes[rows], boxes[columns], pair, mode_flag=0)
+        return ious.to(dtype) >= threshold
 
-    return greedy_keep(overlapping, scores.sort(stable=True, descending=True).indices)
+    order = scores.sort(stable=True, descending=True).indices
+    return greedy_keep(overlapping, order)
 
 
-def iou_matrix(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Tensor:
+def iou_matrix(
+    boxes1: Tensor,
+    boxes2: Tensor,
+    pair: Pair,
+    mode_flag: int,
+) -> Tensor:
     """IoU [N, M] of all pairs.
 
     Bounds of all boxes are compared first; the intersection is computed for pairs whose bounds
@@ -194,25 +211,35 @@ def iou_matrix(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Te
 def reach(boxes: Tensor) -> Tensor:
     """Bounds [4, N] of boxes [N, 5 or 8], and of where ``is_within`` takes a point for inside."""
     if boxes.shape[1] == 8:
-        return bounds(join_points(Points.of(boxes), span(Points.of(boxes))))
+        corners = Points.of(boxes)
+        return bounds(join_points(corners, span(corners)))
     return bounds(rotated_corners(boxes[:, 0], boxes[:, 1], half_sides(boxes)))
 
 
 def span(box: Points) -> Points:
     """Corners [N, 4] of the parallelogram of ``is_within``; infinite or NaN if it is flat."""
-    start, first, last = box[:, :1], box[:, 1:2] - box[:, :1], box[:, 3:] - box[:, :1]
-    a = dot(first, first) * first.x.new_tensor([0, 0, 1, 1]) / cross(first, last)
-    b = dot(last, last) * first.x.new_tensor([0, 1, 0, 1]) / cross(first, last)
-    return Points(
-        start.x + a * last.y - b * first.y, start.y - a * last.x + b * first.x
-    )
+    start = box[:, :1]
+    first = box[:, 1:2] - start
+    last = box[:, 3:] - start
+    turn = cross(first, last)
+    a = dot(first, first) * first.x.new_tensor([0, 0, 1, 1]) / turn
+    b = dot(last, last) * first.x.new_tensor([0, 1, 0, 1]) / turn
+    x = start.x + a * last.y - b * first.y
+    y = start.y - a * last.x + b * first.x
+    return Points(x, y)
 
 
-def aligned_iou(boxes1: Tensor, boxes2: Tensor, pair: Pair, mode_flag: int) -> Tensor:
+def aligned_iou(
+    boxes1: Tensor,
+    boxes2: Tensor,
+    pair: Pair,
+    mode_flag: int,
+) -> Tensor:
     """IoU [n] of boxes of one index; 0 where bounds are apart, however far."""
     parts = zip(boxes1.split(PAIRS), boxes2.split(PAIRS), strict=True)
     values = torch.cat([iou(pair(part1, part2), mode_flag) for part1, part2 in parts])
-    return values.masked_fill(are_apart(reach(boxes1), reach(boxes2)), 0)
+    apart = are_apart(reach(boxes1), reach(boxes2))
+    return values.masked_fill(apart, 0)
 
 
 def iou(pairs: BoxPairs, mode_flag: int) -> Tensor:
@@ -229,14 +256,13 @@ def is_within(points: Points, box: Points) -> Tensor:
     Up to the rounding of coordinates, so that shared edges and corners count. The rounding of a
     short side turns its direction, which counts at the other end of a long box.
     """
-    start = points - box[:, :1]
-    first, last = box[:, 1:2] - box[:, :1], box[:, 3:] - box[:, :1]
-    slack, inside = (
-        rounding_tolerance(points, box),
-        torch.ones_like(points.x, dtype=torch.bool),
-    )
-    for side in (first, last):
-        along, length = dot(start, side), dot(side, side)
+    corner = box[:, :1]
+    start = points - corner
+    slack = rounding_tolerance(points, box)
+    inside = torch.ones_like(points.x, dtype=torch.bool)
+    for side in (box[:, 1:2] - corner, box[:, 3:] - corner):
+        along = dot(start, side)
+        length = dot(side, side)
         more = slack * (length.sqrt() + dot(start, start).sqrt())
         inside &= (along >= -more) & (along <= length + more)
     return inside
@@ -245,39 +271,43 @@ def is_within(points: Points, box: Points) -> Tensor:
 def pair_rotated(boxes1: Tensor, boxes2: Tensor) -> BoxPairs:
     """Rotated boxes [n, 5] as pairs."""
     x, y = (boxes1[:, :2] + boxes2[:, :2]).unbind(1)
-    p, q = (
+    p, q = [
         rotated_corners(boxes[:, 0] - x / 2, boxes[:, 1] - y / 2, half_sides(boxes))
         for boxes in (boxes1, boxes2)
-    )
-    return BoxPairs(
-        p, q, boxes1[:, 2] * boxes1[:, 3], boxes2[:, 2] * boxes2[:, 3], True
-    )
+    ]
+    area_p = boxes1[:, 2] * boxes1[:, 3]
+    area_q = boxes2[:, 2] * boxes2[:, 3]
+    return BoxPairs(p, q, area_p, area_q, True)
 
 
 def half_sides(boxes: Tensor) -> tuple[Points, Points]:
     """Halves of the sides of rotated boxes [N, 5], as vectors: along the width and the height."""
-    cosine, sine = boxes[:, 4].cos() * 0.5, boxes[:, 4].sin() * 0.5
-    width, height = boxes[:, 2], boxes[:, 3]
-    return Points(cosine * width, sine * width), Points(-sine * height, cosine * height)
+    cosine = boxes[:, 4].cos() * 0.5
+    sine = boxes[:, 4].sin() * 0.5
+    width = boxes[:, 2]
+    height = boxes[:, 3]
+    wide = Points(cosine * width, sine * width)
+    return wide, Points(-sine * height, cosine * height)
 
 
 def rotated_corners(x: Tensor, y: Tensor, sides: tuple[Points, Points]) -> Points:
     """Corners [N, 4] of rotated boxes with the centres x and y [N]."""
     wide, high = sides
-    x0, y0 = x + high.x - wide.x, y + high.y - wide.y
-    x1, y1 = x - high.x - wide.x, y - high.y - wide.y
-    return Points(
-        torch.stack([x0, x1, 2 * x - x0, 2 * x - x1], 1),
-        torch.stack([y0, y1, 2 * y - y0, 2 * y - y1], 1),
-    )
+    x0 = x + high.x - wide.x
+    x1 = x - high.x - wide.x
+    all_x = torch.stack([x0, x1, 2 * x - x0, 2 * x - x1], 1)
+    y0 = y + high.y - wide.y
+    y1 = y - high.y - wide.y
+    all_y = torch.stack([y0, y1, 2 * y - y0, 2 * y - y1], 1)
+    return Points(all_x, all_y)
 
 
 def pair_quadri(boxes1: Tensor, boxes2: Tensor) -> BoxPairs:
     """Quadrilaterals [n, 8] as pairs; areas of their two triangles, which add up if convex."""
-    p, q = Points.of(boxes1), Points.of(boxes2)
     total = torch.zeros_like(boxes1[:, :2])
     for corner in range(0, 8, 2):
         total = total + boxes1[:, corner : corner + 2] + boxes2[:, corner : corner + 2]
     centre = Points.of(total / 8)  # [n, 1]
-    p, q = p - centre, q - centre
+    p = Points.of(boxes1) - centre
+    q = Points.of(boxes2) - centre
     return BoxPairs(p, q, polygon_area(p), polygon_area(q), False)
