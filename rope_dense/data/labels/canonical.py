@@ -121,7 +121,9 @@ def write_splits(
     Returns what is known of each as 'splits', with its images as 'files', and the report as 'text'.
     """
     first = next(iter(folder.splits.values()))
-    listed = folder.classes or folder.format.read(first, None, Report())[0]
+    listed = folder.classes
+    if not listed:
+        listed, _ = folder.format.read(first, None, Report())
     names = dict.fromkeys(map(class_name, listed))  # of the labels
     given = None if classes is None else tuple(dict.fromkeys(map(class_name, classes)))
     chosen = chosen_classes(given, [*names], first.source) if listed else given or ()

@@ -156,7 +156,8 @@ def has_difficulty(files: Sequence[Path]) -> bool:
         for home in (folder, *folder.parents)[:ABOVE]:
             listing = home / CLASSES_FILE
             if listing.is_file():
-                return not places.keys() <= {*read_classes(listing)[0]}
+                listed, _ = read_classes(listing)
+                return not places.keys() <= {*listed}
     odd, other = sorted(places, key=lambda end: (end in names, end))[:2]
     raise ValueError(
         f'{places[odd]} ends with {odd!r} and {places[other]} with {other!r}: is the number a '

@@ -98,20 +98,14 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
     def items() -> Iterator[Labelled]:
         found: dict[Path, Labelled] = {}
         key = class_property(filter(is_geojson, files), part, report)
-        only = classes[0] if classes and len(classes) == 1 else ONE_CLASS
+        only = class_name(classes[0] if classes and len(classes) == 1 else ONE_CLASS)
         for file, images, is_named in images_for(files, SharedFiles(FILES, inventory)):
             if is_named and not part.takes(images[0]):
                 continue
             features = inventory.content(file, read_features).features
-            labels = []
-            for feature in features:
-                label = feature.properties.get(key) if key else only
-                if not is_name(label):
-                    raise ValueError(
-                        f'{file.parent}/{feature.where}: its property {key!r}, the class, '
-                        f'is {label!r:.80}'
-                    )
-                labels.append(class_name(label))
+            labels = [only] * len(features)
+            if key:
+                labels = [label_of(feature, key, file) for feature in features]
             placed = place_objects(file, images, inventory, report)
             if is_named and not placed:
                 raise ValueError(
@@ -246,6 +240,16 @@ def polygon_of(geometry: Mapping[str, Any]) -> tuple[shapely.MultiPolygon, str]:
 def is_name(value: Any) -> bool:
     """Return whether a property may name a class: a text, or a whole number."""
     return bool(str(value).strip()) and type(value) in (str, int)
+
+
+def label_of(feature: Feature, key: str, file: Path) -> str:
+    """The class of an object, by a property; ValueError if it names none."""
+    label = feature.properties.get(key)
+    if not is_name(label):
+        raise ValueError(
+            f'{file.parent}/{feature.where}: its property {key!r}, the class, is {label!r:.80}'
+        )
+    return class_name(label)
 
 
 def class_property(files: Iterable[Path], part: Split, report: Report) -> str | None:
