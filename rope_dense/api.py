@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from .data.images.sources import ImageReader
     from .measure.results import ResultRow
 
-    Picture = str | Path | np.ndarray | Image
+    Place = str | Path
+    Picture = Place | np.ndarray | Image
 
 
 def train(
-    task: str | Path,
+    task: Place,
     *,
-    work_dir: str | Path | None = None,
+    work_dir: Place | None = None,
     resume: bool | str | Path = False,
-    load_from: str | Path | None = None,
+    load_from: Place | None = None,
     amp: str | None = None,
     with_cp: bool = False,
     compile: bool = False,
@@ -97,7 +98,7 @@ def train(
 
 
 def load(
-    source: str | Path, checkpoint: str | Path | None = None, device: str | None = None
+    source: Place, checkpoint: Place | None = None, device: str | None = None
 ) -> Model:
     """A trained model.
 
@@ -221,7 +222,7 @@ class Model:
             self.config, self.checkpoint, sizes=sizes, work_dir=folder, **options
         )
 
-    def export(self, out: str | Path, **options: Any) -> Path:
+    def export(self, out: Place, **options: Any) -> Path:
         """Write the model as ONNX or ``torch.export``, as ``rope-dense export``.
 
         Args:

@@ -83,7 +83,13 @@ def demo(
     rows = evaluate_scales(configs, checkpoint, shapes, folder / 'evaluation')
     page = write_report(configs[1], checkpoint, folder / 'report', get_device())
     results = dict(
-        **demo_settings(cfg, options),
+        config=str(cfg.filename),
+        cfg_options=options,
+        torch=torch.__version__,
+        device=get_device(),
+        threads=torch.get_num_threads(),
+        iterations=cfg.train_cfg.max_iters,
+        batch_size=cfg.train_dataloader.batch_size,
         training_seconds=seconds,
         resolutions=rows,
         goal_AP50=goal,
@@ -166,16 +172,3 @@ def evaluate_scales(
         seconds = row['seconds_per_image']
         rows.append(dict(**sizes, **metrics, seconds_per_image=seconds))
     return rows
-
-
-def demo_settings(cfg: Config, cfg_options: object) -> dict[str, Any]:
-    """The settings that figures depend on, for results.json."""
-    return dict(
-        config=str(cfg.filename),
-        cfg_options=cfg_options,
-        torch=torch.__version__,
-        device=get_device(),
-        threads=torch.get_num_threads(),
-        iterations=cfg.train_cfg.max_iters,
-        batch_size=cfg.train_dataloader.batch_size,
-    )

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
@@ -23,6 +22,7 @@ from .project.load import Options, load_config
 from .project.model import build_shapes
 from .project.options import TrainingOptions, apply_training_options
 from .project.own.fit import BACKBONE
+from .project.own.settings import Given
 from .project.own.tasks import Found, stored_settings
 from .project.ready import ready
 from .project.run import Run
@@ -34,7 +34,7 @@ from .report.write import report_training
 def train(
     config: str,
     *,
-    own: Mapping[str, object] | None = None,
+    own: Given | None = None,
     cfg_options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,

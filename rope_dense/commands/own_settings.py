@@ -20,7 +20,8 @@ def setting_types() -> dict[str, str]:
     """The type of each setting of any task, as text, by its name."""
     from ..project.own.settings import Own
 
-    kinds, types = [Own], dict[str, str]()
+    kinds = [Own]
+    types: dict[str, str] = {}
     for kind in kinds:
         kinds += kind.__subclasses__()
         types |= {field.name: str(field.type) for field in fields(kind)}
@@ -29,7 +30,7 @@ def setting_types() -> dict[str, str]:
 
 def add_own_settings(parser: ToolParser) -> None:
     """Add an option for each setting of own data; ``take_own_settings`` reads them."""
-    group, options = parser.add_argument_group('settings of own data'), list[str]()
+    group, options = parser.add_argument_group('settings of own data'), []
     for name, kind in setting_types().items():
         if name in OTHERS:
             continue
@@ -54,7 +55,7 @@ def take_own_settings(args: argparse.Namespace) -> None:
     """
     if isinstance(vars(args).get('ema'), str):  # not a momentum
         vars(args)['own.ema'], args.ema = args.ema, None
-    given = given_options(args)
+    given = dict(pair.split('=', 1) for pair in args.cfg_options if '=' in pair)
     for key in [key for key in vars(args) if key.startswith('own.')]:
         words = vars(args).pop(key)
         text = words if isinstance(words, str) else ', '.join(words)
@@ -76,17 +77,16 @@ def prepare(args: argparse.Namespace) -> None:
         UsageError: settings, or data, cannot be used.
     """
     args.found = None
-    written, given = (
-        read_written_settings(find_config(args.config)),
-        given_options(args),
-    )
+    written = read_written_settings(find_config(args.config))
     if written is None:
         return
-    for name in setting_types():
-        if name in given:
-            pair = f'{name}={given[name]}'
+    own, names = {}, setting_types()
+    for pair in args.cfg_options:
+        key, equals, text = pair.partition('=')
+        if equals and key in names:
             raise UsageError(f'--cfg-options {pair}: did you mean own.{pair}?')
-    own = {key[4:]: text for key, text in given.items() if key.startswith('own.')}
+        if equals and key.startswith('own.'):
+            own[key.removeprefix('own.')] = text
     if written.is_run and not own.keys() - {'data_root'}:
         return  # the run as it was, perhaps with other data
     # They import numpy, which other mistakes are answered without.
@@ -104,8 +104,3 @@ def prepare(args: argparse.Namespace) -> None:
         if found.channels is None:  # such images need PyTorch
             with contextlib.suppress(OSError):  # said by the command itself
                 args.found = find_data(task, found)
-
-
-def given_options(args: argparse.Namespace) -> dict[str, str]:
-    """The values of --cfg-options by their keys, as they are written."""
-    return dict(pair.split('=', 1) for pair in args.cfg_options if '=' in pair)

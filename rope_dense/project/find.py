@@ -11,6 +11,7 @@ from ..utils.errors import UsageError
 from ..utils.validation import did_you_mean
 from .run import Run
 
+Place = str | Path
 PICTURES = ('.png', '.jpg', '.jpeg')  # endings of what is drawn
 ENDINGS = ('.py', '.yml', '.yaml', '.json')  # of configs
 WEIGHTS = ('.pth', '.pt', '.safetensors')  # of checkpoints
@@ -24,7 +25,7 @@ class ModelFiles(NamedTuple):
     work_dir: str | None = None  # of a run
 
 
-def find_files(source: str | Path, checkpoint: str | Path | None = None) -> ModelFiles:
+def find_files(source: Place, checkpoint: Place | None = None) -> ModelFiles:
     """The files of a trained model; UsageError if one is missing.
 
     Args:
@@ -126,14 +127,14 @@ def check_checkpoint(path: str) -> None:
         raise UsageError(f'checkpoint {path!r}: no such file{near}')
 
 
-def check_path(path: str | Path) -> None:
+def check_path(path: Place) -> None:
     """Raise UsageError unless there is such a file or folder."""
     if not os.path.exists(path):
         near = did_you_mean(str(path), files_beside(str(path)))
         raise UsageError(f'{path}: no such file or folder{near}')
 
 
-def check_ending(option: str, path: str | Path, endings: Iterable[str]) -> None:
+def check_ending(option: str, path: Place, endings: Iterable[str]) -> None:
     """Raise UsageError unless a path, which an option gives, has one of these suffixes."""
     if Path(path).suffix.lower() not in endings:
         raise UsageError(

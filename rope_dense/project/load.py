@@ -19,15 +19,16 @@ from ..utils.disk import is_remote
 from ..utils.errors import UsageError, usage_errors
 from .building import building
 from .contents import SECTIONS, task_of, write_convention
-from .find import find_config, find_files, is_hub_model
+from .find import Place, find_config, find_files, is_hub_model
 from .hub import CONFIG, fetch_model_file, fetch_weights_file
 from .hub_config import read_settings
 from .options import apply_training_options
 from .own import recipes
+from .own.settings import Given
 from .own.tasks import Found
 from .own.text import Text
 
-Options = Iterable[str] | Mapping[str, object]  # KEY=VALUE, or values by their keys
+Options = Iterable[str] | Given  # KEY=VALUE, or values by their keys
 PACKAGES = {  # what to install, and the modules that register its parts
     'mmdet': ('mmdetection', 'mmdet.models', 'mmdet.datasets'),
     'mmseg': ('mmsegmentation', 'mmseg.models', 'mmseg.datasets'),
@@ -47,7 +48,7 @@ def load_config(
     options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
-    own: Mapping[str, object] | None = None,
+    own: Given | None = None,
     derives: bool = False,
     found: Found | None = None,
 ) -> Config:
@@ -112,8 +113,8 @@ def load_config(
 
 
 def find_model(
-    source: str | Path,
-    checkpoint: str | Path | None = None,
+    source: Place,
+    checkpoint: Place | None = None,
     options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
@@ -174,9 +175,7 @@ def read_config(path: str) -> Config:
         raise error from None
 
 
-def with_own(
-    cfg: Config, given: Mapping[str, object], derives: bool, found: Found | None
-) -> Config:
+def with_own(cfg: Config, given: Given, derives: bool, found: Found | None) -> Config:
     """The complete config of own data by settings; another config as it is.
 
     The complete config of an earlier run takes `data_root` only, or others if it ``derives``.
@@ -245,7 +244,7 @@ def merge_options(cfg: Config, options: dict) -> None:
         cfg.merge_from_dict(options)
 
 
-def with_data_root(cfg: Config, data_root: str | Path) -> Config:
+def with_data_root(cfg: Config, data_root: Place) -> Config:
     """--data-root: a copy of a config whose data sets and evaluators read from another folder.
 
     Every `data_root` is replaced, and the start of every file and folder in one of them. UsageError
@@ -283,7 +282,7 @@ def with_data_root(cfg: Config, data_root: str | Path) -> Config:
     return cfg
 
 
-def path_inside(path: str, folders: Iterable[str | Path]) -> Path | None:
+def path_inside(path: str, folders: Iterable[Place]) -> Path | None:
     """A path as seen from the first of the folders that contains it, perhaps by a link; or None."""
     for normal in (os.path.abspath, os.path.realpath):
         file = Path(normal(path))

@@ -82,7 +82,7 @@ class Inventory:
         identity = about.st_dev, about.st_ino
         if identity in above:
             return
-        names = self.folders[folder] = list[str]()
+        names = self.folders[folder] = []
         if folder != str(self.root):
             # The results of commands, in the place of data or below it.
             for name in read_records(Path(folder)):
@@ -124,7 +124,7 @@ class Inventory:
         """The files in a folder and below it, sorted; all, or of suffixes such as '.txt'."""
         self.include(folder)
         start = os.path.join(folder, '')
-        found = list[str]()
+        found = []
         for suffix in self.by_suffix if suffixes is None else suffixes:
             some = self.by_suffix.get(suffix, [])
             first = bisect_left(some, start)
@@ -150,10 +150,8 @@ class Inventory:
 
     def suffixes_in(self, folder: Path) -> str:
         """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""
-        counts = Counter[str]()
-        for path in self.paths(folder):
-            counts[os.path.splitext(path)[1] or '(none)'] += 1
-        found = []
+        paths, found = self.paths(folder), []
+        counts = Counter(os.path.splitext(path)[1] or '(none)' for path in paths)
         for name, number in counts.most_common():
             found.append(f'{number} {name}{MISSING.get(name.lower(), "")}')
         return ', '.join(found) or 'no files'
@@ -165,7 +163,7 @@ class Inventory:
     def subfolders(self, folder: Path) -> dict[str, Path]:
         """The folders in a folder by their names in lower case; ValueError if two are alike."""
         self.include(folder)
-        found = dict[str, Path]()
+        found: dict[str, Path] = {}
         for name in self.folders.get(str(folder), ()):
             other = found.setdefault(name.lower(), folder / name)
             if other.name != name:
@@ -177,7 +175,7 @@ class Inventory:
     def images(self, folder: Path) -> Images:
         """The image files in a folder and below it."""
         if folder not in self.found:
-            start, files = len(os.path.join(folder, '')), dict[str, Path]()
+            start, files = len(os.path.join(folder, '')), {}
             for file in self.below(folder, self.image_suffixes):
                 if not self.channels or is_first(file, self.channels, self.root):
                     files[str(file)[start:]] = file
@@ -194,7 +192,7 @@ class Inventory:
 
     def known_headers(self) -> dict[str, list]:
         """The headers of images with the states of the files, for ``remembered``."""
-        known = dict[str, list]()
+        known = {}
         for image, header in self.headers.items():
             if self.is_file(image):
                 known[str(image)] = [self.files[str(image)], *astuple(header)]
@@ -258,7 +256,7 @@ class Images:
     @cached_property
     def by_folded(self) -> dict[str, list[Path]]:
         """The files by their folded paths without suffix; made when a name is not found."""
-        found = dict[str, list[Path]]()
+        found: dict[str, list[Path]] = {}
         for stem, file in self.by_stem.items():
             found.setdefault(fold_case(stem), []).append(file)
         return found

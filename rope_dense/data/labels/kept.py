@@ -22,6 +22,7 @@ from ...utils.progress import progress
 from .inventory import Inventory, digest_of, state_of, time_of
 from .label_folder import Split
 
+Json = dict[str, Any]
 VERSION = 6  # of the rules that make the files; a new one makes them anew
 WAIT = 3600.0  # seconds for another process that reads the same labels
 SAMPLED = 50  # images whose bytes are compared, too
@@ -46,8 +47,8 @@ def write_if_changed(
     out: Path,
     settings: object,
     find: Callable[[Inventory], Data],
-    write: Callable[[Data, Path], dict[str, Any]],
-) -> tuple[Path, dict[str, Any]]:
+    write: Callable[[Data, Path], Json],
+) -> tuple[Path, Json]:
     """The folder of what was written of a data set as it is now, and what ``write`` returned.
 
     Nothing is read where no file has changed its state. Where one has, the content decides: the
@@ -97,10 +98,10 @@ def write_if_changed(
 def _write_anew(
     inventory: Inventory,
     home: Path,
-    state: Mapping[str, Any],
+    state: Json,
     find: Callable[[Inventory], Data],
-    write: Callable[[Data, Path], dict[str, Any]],
-) -> tuple[str, dict[str, Any]]:
+    write: Callable[[Data, Path], Json],
+) -> tuple[str, Json]:
     """The digest of the content, and what ``write`` returned; of known content it did so before."""
     found = find(inventory)
     content = content_digest(found, inventory)
@@ -153,7 +154,7 @@ def is_up_to_date(file: str, root: str) -> bool:
     return False
 
 
-def _whole_state(home: Path) -> dict[str, Any]:
+def _whole_state(home: Path) -> Json:
     """What is known of the files in a folder; {} if they are not as they were written."""
     state = read_json_or_empty(home / STATE)
     if state.get('version') != VERSION:

@@ -21,9 +21,10 @@ from ...data.labels.places import FileKind
 from ...data.labels.splits import WORDS
 from ...data.labels.unlabelled import write_picture_list
 from ...utils.validation import did_you_mean
-from .images import settings_of_images, survey_images
+from .images import Survey, settings_of_images, survey_images
 from .settings import Own, OwnAdapt, OwnMaps, OwnObjects
 
+Part = dict[str, Any]  # settings of a part of a config
 TOO_SMALL, MANY = 8, 0.1  # pixels of a side; share of the training objects
 CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
 
@@ -33,12 +34,12 @@ class OwnData:
     """A data set as a config takes it; text, survey and state are empty where it is not there."""
 
     # By 'train' and 'val': its files, as settings of data sets.
-    files: Mapping[str, dict[str, Any]]
+    files: Mapping[str, Part]
     classes: Sequence[str]  # none for depth, as ``palette``
     palette: Sequence[Colour]
     images: int  # number of the training images
     text: str  # for the recipe
-    survey: dict[str, Any] | None = None  # see ``survey_images``
+    survey: Survey | None = None  # see ``survey_images``
     state: str = ''  # a digest of the content of the labels
     # The largest number of objects in an image; 0 if it is not known.
     most_objects: int = 0
@@ -85,7 +86,7 @@ def find_objects(
     assumed, so that a recipe can be read without its data. ``oriented``, ``outlines``: see
     ``write_canonical``. ValueError for labels that are not there or cannot be used.
     """
-    files = dict[str, dict[str, Any]]()
+    files = {}
     if own.classes and not own.root.exists():
         for split in WORDS:
             files[split] = files_of(own, f'annotations/{split}.json', split)
@@ -142,7 +143,7 @@ def find_objects(
     )
 
 
-def files_of(own: OwnObjects, ann_file: str, images: str | Path) -> dict[str, Any]:
+def files_of(own: OwnObjects, ann_file: str, images: str | Path) -> Part:
     """The files of a split of objects, as settings of a data set."""
     prefix = dict(img=f'{images}/')
     return dict(data_root=f'{own.root}{os.sep}', ann_file=ann_file, data_prefix=prefix)
@@ -169,8 +170,8 @@ def find_own_maps(
         words = (*kind.image_words, *map(re.escape, own.channel_names))
         kind = replace(kind, image_words=words)
 
-    def survey_all(pairs: PairsOf) -> dict[str, Any]:
-        images, maps = dict[str, list[Path]](), []
+    def survey_all(pairs: PairsOf) -> Part:
+        images, maps = {}, []
         for split, some in pairs.items():
             images[split] = [image for image, _ in some]
             maps.append(survey(some, split))
@@ -180,7 +181,7 @@ def find_own_maps(
     about = settings, settings_of_images(own)
     found = write_pair_lists(inventory, kind, CONVERTED, given, survey_all, about)
     folders = dict(data_root=str(own.root), data_prefix={'img_path': '', prefix: ''})
-    files, said = dict[str, dict[str, Any]](), [found.text]
+    files, said = {}, [found.text]
     for split, file in found.ann_file.items():
         files[split] = dict(**folders, ann_file=file, **dataset)
     for maps in found.survey['maps']:
@@ -197,7 +198,7 @@ def find_pictures(own: OwnAdapt, inventory: Inventory) -> OwnData:
     found = write_picture_list(
         inventory, CONVERTED, folder, survey, settings_of_images(own)
     )
-    files, root = dict[str, dict[str, Any]](), str(own.root)
+    files, root = {}, str(own.root)
     for split, file in found.ann_file.items():
         files[split] = dict(data_root=root, ann_file=file)
     number = found.images['train']
@@ -227,7 +228,5 @@ def check_classes_file(
 
 def colours_of(classes: Sequence[str], given: Mapping[str, Colour]) -> list[Colour]:
     """The colour of each class: a given one, or one unlike its neighbours' colours."""
-    found = []
-    for index, name in enumerate(classes):
-        found.append(given.get(name, distinct_colour(index)))
-    return found
+    names = enumerate(classes)
+    return [given.get(name, distinct_colour(index)) for index, name in names]

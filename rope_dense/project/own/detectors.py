@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mmengine.config import Config
 
@@ -267,22 +267,20 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
 
 def set_data(cfg: dict, size: int) -> None:
     """Let data sets read COCO json whose polygons are rectangles, and the metric be DOTA's."""
-    load: dict[str, Any] = dict(type='LoadImageFromFile')
-    labels: list[dict[str, Any]] = [
-        dict(type='LoadAnnotations', with_bbox=True, with_mask=True, poly2mask=False),
-        dict(type='mmrotate.ConvertMask2BoxType', box_type='rbox'),
-    ]
+    load = dict(type='LoadImageFromFile')
+    polygons = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
+    polygons['poly2mask'] = False
+    boxes = dict(type='mmrotate.ConvertMask2BoxType', box_type='rbox')
     # Another scale for each axis would make parallelograms of rectangles.
-    resize: dict[str, Any] = dict(type='Resize', scale=(size, size), keep_ratio=True)
-    flip = dict(type='RandomFlip', **FLIPS['both'])
-    pack: dict[str, Any] = dict(type='PackDetInputs')
-    train = [load, *labels, resize, flip, pack]
-    test = [load, resize, *labels, dict(pack, meta_keys=META_KEYS)]
-    for name in ('train', 'val', 'test'):
-        pipeline = [dict(step) for step in (train if name == 'train' else test)]
-        cfg[f'{name}_dataloader']['dataset']['pipeline'] = pipeline
-    for name in ('val_evaluator', 'test_evaluator'):
-        cfg[name] = dict(type='mmrotate.DOTAMetric', iou_thrs=IOU_THRESHOLDS)
+    resize = dict(type='Resize', scale=(size, size), keep_ratio=True)
+    flip, pack = dict(type='RandomFlip', **FLIPS['both']), dict(type='PackDetInputs')
+    steps: list[dict] = [load, polygons, boxes, resize, flip, pack]
+    cfg['train_dataloader']['dataset']['pipeline'] = steps
+    for name in ('val', 'test'):
+        steps = [load, resize, polygons, boxes, dict(pack, meta_keys=META_KEYS)]
+        cfg[f'{name}_dataloader']['dataset']['pipeline'] = [*map(dict, steps)]
+        metric = dict(type='mmrotate.DOTAMetric', iou_thrs=IOU_THRESHOLDS)
+        cfg[f'{name}_evaluator'] = metric
     cfg['visualizer']['type'] = 'mmrotate.RotLocalVisualizer'
     cfg['custom_imports']['imports'].append('rope_dense.models.mmrotate')
     for name in ('tta_model', 'tta_pipeline'):  # mmrotate merges no views

@@ -17,6 +17,8 @@ from ...utils.validation import is_integer
 from .augment import all_pipelines, kind
 from .settings import Own
 
+Survey = dict[str, Any]  # of images, as JSON
+Files = Sequence[Path]
 READ = 50  # images at most, for mean and deviation
 HEADERS = 10_000  # images at most: 1,000 take 0.6 s
 WHOLE = 2**16 - 1  # white in an image that uses all 16 bits
@@ -36,8 +38,8 @@ def settings_of_images(own: Own) -> object:
 
 
 def survey_images(
-    own: Own, header: Callable[[Path], Header], images: Mapping[str, Sequence[Path]]
-) -> dict[str, Any]:
+    own: Own, header: Callable[[Path], Header], images: Mapping[str, Files]
+) -> Survey:
     """The values of the images of each split that ``fit_images`` needs, as JSON.
 
     ValueError for an image that is no picture, or not of ``own.channels``.
@@ -52,7 +54,7 @@ def survey_images(
     return survey
 
 
-def fit_images(cfg: dict, own: Own, survey: Mapping[str, Any] | None) -> None:
+def fit_images(cfg: dict, own: Own, survey: Survey | None) -> None:
     """Let the pipelines load, and the model take, images of a survey, in place; None: no images."""
     if own.channels is None:
         lines = fit_pictures(cfg, survey or survey_pictures({}, own.max_value))
@@ -64,7 +66,7 @@ def fit_images(cfg: dict, own: Own, survey: Mapping[str, Any] | None) -> None:
 
 def survey_pictures(
     headers: Mapping[Path, Header], max_value: int | None, is_whole: bool = True
-) -> dict[str, Any]:
+) -> Survey:
     """``survey_images`` of pictures.
 
     Args:
@@ -92,7 +94,7 @@ def survey_pictures(
     return dict(white=white, backend='pillow' if needs_pillow else None, notes=notes)
 
 
-def fit_pictures(cfg: dict, survey: Mapping[str, Any]) -> list[str]:
+def fit_pictures(cfg: dict, survey: Survey) -> list[str]:
     """Let pipelines scale 16-bit images by their range, and read by Pillow where OpenCV cannot."""
     white, backend, report = survey['white'], survey['backend'], Report()
     for pipeline in all_pipelines(cfg):
@@ -115,9 +117,7 @@ def fit_pictures(cfg: dict, survey: Mapping[str, Any]) -> list[str]:
     return [*report.lines(), f'16-bit images are scaled: {white} is white']
 
 
-def survey_channels(
-    own: Own, train: Sequence[Path], val: Sequence[Path]
-) -> dict[str, Any]:
+def survey_channels(own: Own, train: Files, val: Files) -> Survey:
     """``survey_images`` of images of ``own.channels``.
 
     Returns:
@@ -171,13 +171,13 @@ def bands_of(names: list[str], file: Path, header: BandHeader) -> list[str] | No
     return None if absent else names
 
 
-def sample_files(files: Sequence[Path], number: int) -> Sequence[Path]:
+def sample_files(files: Files, number: int) -> Files:
     """Up to so many of the files, evenly."""
     return files[:: -(-len(files) // number)] if files else []
 
 
 def read_statistics(
-    own: Own, files: Sequence[Path], load: Mapping[str, Any]
+    own: Own, files: Files, load: Survey
 ) -> tuple[list[float], list[float], str]:
     """Mean and deviation of each channel by settings or files, and a text about them.
 
@@ -224,7 +224,7 @@ def read_statistics(
     return means, deviations, text
 
 
-def fit_channels(cfg: dict, own: Own, survey: Mapping[str, Any]) -> list[str]:
+def fit_channels(cfg: dict, own: Own, survey: Survey) -> list[str]:
     """Let the pipelines load, and the model take, images of ``own.channels``."""
     load, mean = dict(type='LoadBands', **survey['load']), survey['mean']
     for pipeline in all_pipelines(cfg):

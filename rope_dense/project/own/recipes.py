@@ -11,7 +11,7 @@ data sets, so that its data can be looked up anew; `own_given` has what else it 
 import ast
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from .detectors import (
     realtime_masks_config,
 )
 from .maps import depth_config, semantic_config
-from .settings import Own, OwnObjects
+from .settings import Given, Own, OwnObjects
 from .tasks import TASKS, Found, find_data, read_settings, stored_settings
 from .tiling import set_tiles, with_tiles
 
@@ -53,9 +53,7 @@ def is_own_file(cfg: Config) -> bool:
     return len(found) == 2 or bool(found and 'model' not in cfg)
 
 
-def read_own(
-    written: Config, given: Mapping[str, object], found: Found | None = None
-) -> Config:
+def read_own(written: Config, given: Given, found: Found | None = None) -> Config:
     """The complete config of a file such as configs/own/detection.py.
 
     Args:
@@ -84,7 +82,7 @@ def read_own(
     return complete
 
 
-def keep_given(cfg: Config, kind: str, given: Mapping[str, object]) -> None:
+def keep_given(cfg: Config, kind: str, given: Given) -> None:
     """Keep what a config of own data was given as 'lines', 'options' or 'training' options."""
     if given and 'own_given' in cfg:
         cfg.own_given = [*cfg.own_given, f'{kind} {given!r}']
@@ -93,7 +91,7 @@ def keep_given(cfg: Config, kind: str, given: Mapping[str, object]) -> None:
 def given_before(cfg: Config, kind: str) -> dict[str, Any]:
     """Options that ``keep_given`` kept; ValueError if they are not known."""
     try:
-        found = dict[str, Any]()
+        found: dict = {}
         for text in cfg.own_given:
             if text.startswith(kind):
                 found |= ast.literal_eval(text.removeprefix(f'{kind} '))
@@ -105,9 +103,7 @@ def given_before(cfg: Config, kind: str) -> dict[str, Any]:
         ) from error
 
 
-def derive_anew(
-    run: Config, given: Mapping[str, object], found: Found | None = None
-) -> Config:
+def derive_anew(run: Config, given: Given, found: Found | None = None) -> Config:
     """The config of a run with other settings, as if all that it was given were given again."""
     own = {**run.own.to_dict(), 'gpus': None}  # as many as are started now
     lines = dict(given_before(run, 'lines'), task=own.pop('task'), own=own)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import ClassVar, TypeVar, get_type_hints
 
 from ...utils.configs import DOCS
 from ...utils.validation import (
@@ -273,11 +273,12 @@ class OwnAdapt(Own):
 
 
 Settings = TypeVar('Settings', bound=Own)
+Given = Mapping[str, object]  # settings by name, perhaps not as they must be
 
 
-def task_settings(kind: type[Settings], given: Mapping[str, object]) -> Settings:
+def task_settings(kind: type[Settings], given: Given) -> Settings:
     """The settings of a task from values by name (``read_setting``); ValueError if not allowed."""
-    hints, values = get_type_hints(kind), dict[str, Any]()
+    hints = get_type_hints(kind)
     allowed = [field.name for field in dataclasses.fields(kind)]
     for name in given:
         if name not in allowed:
@@ -287,8 +288,7 @@ def task_settings(kind: type[Settings], given: Mapping[str, object]) -> Settings
             )
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
-    for name, value in given.items():
-        values[name] = read_setting(name, value, hints[name])
+    values = {name: read_setting(name, given[name], hints[name]) for name in given}
     own, started = kind(**values), started_processes()
     if started is not None and own.gpus not in (None, started):
         raise ValueError(

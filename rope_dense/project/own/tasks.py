@@ -28,6 +28,7 @@ from .data import (
     own_inventory,
 )
 from .settings import (
+    Given,
     Own,
     OwnAdapt,
     OwnDepth,
@@ -55,7 +56,7 @@ class Found(NamedTuple):
     data: OwnData
 
 
-def read_settings(task: object, given: Mapping[str, object]) -> Own:
+def read_settings(task: object, given: Given) -> Own:
     """The settings of a task from values by name; ValueError for a wrong task or setting."""
     if not isinstance(task, str) or task not in TASKS:
         near = did_you_mean(str(task), TASKS)
@@ -137,7 +138,7 @@ def trained_classes(
             f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
         )
     numbers = range(len(names)) if values is None else values
-    void, trained, palette, kept = list[int](), list[str](), list[Colour](), list[int]()
+    void, trained, palette, kept = [], [], [], []
     for word in own.void:
         if isinstance(word, str) and word not in names:
             raise ValueError(f'own.void: {word!r} is no class; there are {listed}')

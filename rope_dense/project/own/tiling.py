@@ -26,7 +26,7 @@ KEPT = 5  # times the objects of an image: boxes of a class that COCO's AP of an
 def tiles_of(own: Own) -> dict[str, Any]:
     """The arguments of ``TiledDataset`` that settings give."""
     assert own.tile is not None
-    found = dict[str, Any](type='TiledDataset', tile=own.tile, scales=[*own.scales])
+    found = dict(type='TiledDataset', tile=own.tile, scales=[*own.scales])
     found['overlap'] = own.tile // 4 if own.overlap is None else own.overlap
     found['copies'] = str((own_data.CONVERTED / 'tiles').absolute())
     if isinstance(own, OwnObjects):
