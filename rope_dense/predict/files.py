@@ -36,6 +36,7 @@ if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
     from pycocotools import mask as coco_mask
 
 Image = np.ndarray  # uint8 [H, W, 3], blue, green, red
+Written = tuple[Image, dict[str, Any]]  # the drawn picture, and what is to be noted
 DRAWN, LABELS, SCORES, DEPTH = 'pictures', 'labels', 'scores', 'depth'
 
 
@@ -54,7 +55,8 @@ class Writer(ABC):
         self, visualizer: Visualizer | None, output: Output, meta: Mapping[str, Any]
     ) -> None:
         self.visualizer, self.output, self.meta = visualizer, output, meta
-        self.out, self.journal = output.folder, output.journal()
+        self.out = output.folder
+        self.journal = output.journal()
 
     @classmethod
     def check(
@@ -76,9 +78,18 @@ class Writer(ABC):
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
         """The paths of the files of an image, below the folder."""
 
-    @abstractmethod
     def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
         """Write the prediction for an image; returns the drawn picture."""
+        drawn, about = self.write_sample(source, image, sample.cpu())
+        self.write(source, f'{DRAWN}/{source.picture}', encoded(drawn))
+        self.note(source, **about)
+        return drawn
+
+    def write_sample(
+        self, source: Source, image: Image, sample: BaseDataElement
+    ) -> Written:
+        """Write a prediction but for its picture."""
+        raise NotImplementedError
 
     @abstractmethod
     def finish(self) -> str:
@@ -103,11 +114,7 @@ class Writer(ABC):
         with self.writing(source)(self.out / name) as partial_file:
             partial_file.write_bytes(content)
 
-    def show(self, source: Source, picture: Image) -> None:
-        """Write the drawn picture of an image."""
-        self.write(source, f'{DRAWN}/{source.picture}', encoded(picture))
-
-    def tiles_file(self, picture: str) -> Path:
+    def tiles_file(self, source: Source) -> Path:
         """The result of an image that is predicted in tiles, see ``TiledImage``."""
         raise NotImplementedError
 
@@ -123,7 +130,8 @@ class DetectionFiles(Writer):
         self, visualizer: Visualizer | None, output: Output, meta: Mapping[str, Any]
     ) -> None:
         super().__init__(visualizer, output, meta)
-        self.classes, self.convention = meta['classes'], meta.get('convention')
+        self.classes = meta['classes']
+        self.convention = meta.get('convention')
         least = output.min_scores
         self.min_scores = [least.get(name, DEFAULT) for name in self.classes]
 
@@ -137,15 +145,17 @@ class DetectionFiles(Writer):
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
         picture = f'{DRAWN}/{source.picture}'
-        names, stem = [picture], output_stem(dict(picture=picture))
+        names = [picture]
+        stem = output_stem(dict(picture=picture))
         for key in wanted.formats:
             labels = FORMATS[key].labels
             if labels:
                 names.append(labels.format(stem))
         return names
 
-    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
-        sample = sample.cpu()
+    def write_sample(
+        self, source: Source, image: Image, sample: BaseDataElement
+    ) -> Written:
         objects: list[dict] = []
         highest = 0.0  # score of any box, also of those left out
         if 'pred_instances' in sample:
@@ -155,27 +165,28 @@ class DetectionFiles(Writer):
             objects = coco_annotations(found, self.convention)
             sample.pred_instances = found
         drawn = draw(self.visualizer, source.picture, image, sample, pred_score_thr=0.0)
-        self.show(source, drawn)
         height, width = image.shape[:2]
-        self.note_objects(source, objects, height=height, width=width, highest=highest)
-        return drawn
+        about = dict(objects=objects, height=height, width=width, highest=highest)
+        return drawn, about
 
-    def note_objects(
-        self, source: Source, objects: Sequence[dict], **about: Any
-    ) -> None:
+    def note(self, source: Source, **about: Any) -> None:
         """Note an image and its objects, in COCO's form but for their numbers."""
-        picture = f'{DRAWN}/{source.picture}'
-        self.note(source, picture=picture, objects=list(objects), **about)
+        super().note(source, picture=f'{DRAWN}/{source.picture}', **about)
 
-    def tiles_file(self, picture: str) -> Path:
-        return self.out / 'tiles' / Path(picture).with_suffix('.json')
+    def tiles_file(self, source: Source) -> Path:
+        return self.out / path_in('tiles', source, '.json')
 
     def add_tiles(self, source: Source) -> None:
-        text = self.tiles_file(source.picture).read_text(encoding='utf-8')
+        text = self.tiles_file(source).read_text(encoding='utf-8')
         content = json.loads(text)
-        image, objects = content['images'][0], content['annotations']
-        height, width = image['height'], image['width']
-        self.note_objects(source, objects, height=height, width=width, highest=0.0)
+        image = content['images'][0]
+        self.note(
+            source,
+            objects=content['annotations'],
+            height=image['height'],
+            width=image['width'],
+            highest=0.0,
+        )
 
     def detections(self) -> Detections:
         """All that was predicted."""
@@ -187,7 +198,8 @@ class DetectionFiles(Writer):
         found = self.detections()
         formats = dict.fromkeys(self.output.wanted.formats)
         written = [str(FORMATS[name].write(found)) for name in formats]
-        objects, highest = 0, 0.0
+        objects = 0
+        highest = 0.0
         for entry in found.entries:
             objects += len(entry['objects'])
             highest = max(highest, entry['highest'])
@@ -204,7 +216,8 @@ def coco_annotations(
     """Objects as annotations of COCO, classes from 1, rotated boxes by a convention."""
     results = []
     boxes = instances.bboxes.numpy() if 'bboxes' in instances else None
-    scores, labels = instances.scores.tolist(), instances.labels.tolist()
+    scores = instances.scores.tolist()
+    labels = instances.labels.tolist()
     for index, (score, label) in enumerate(zip(scores, labels, strict=True)):
         annotation: dict[str, Any] = dict(category_id=label + 1, score=score, iscrowd=0)
         if 'masks' in instances:
@@ -212,7 +225,8 @@ def coco_annotations(
             if not isinstance(run_lengths, dict):
                 pixels = np.asfortranarray(run_lengths.numpy(), np.uint8)
                 run_lengths = coco_mask.encode(pixels)
-            size, counts = list(run_lengths['size']), run_lengths['counts'].decode()
+            size = list(run_lengths['size'])
+            counts = run_lengths['counts'].decode()
             annotation['area'] = int(coco_mask.area(run_lengths))
             annotation['bbox'] = coco_mask.toBbox(run_lengths).tolist()
             annotation['segmentation'] = dict(size=size, counts=counts)
@@ -235,32 +249,31 @@ class SegmentationFiles(Writer):
 
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
-        names = [f'{DRAWN}/{source.picture}', f'{LABELS}/{with_suffix(source, ".png")}']
+        names = [f'{DRAWN}/{source.picture}', path_in(LABELS, source, '.png')]
         if wanted.scores:
-            names.append(f'{SCORES}/{with_suffix(source, ".npy")}')
+            names.append(path_in(SCORES, source, '.npy'))
         return names
 
-    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
-        sample = sample.cpu()
+    def write_sample(
+        self, source: Source, image: Image, sample: BaseDataElement
+    ) -> Written:
         self.write_labels(source, sample.pred_sem_seg.data[0].numpy())
         if self.output.wanted.scores and 'seg_logits' in sample:
             logits = sample.seg_logits.data.float()
             likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
-            path = f'{SCORES}/{with_suffix(source, ".npy")}'
+            path = path_in(SCORES, source, '.npy')
             self.write(source, path, array_content(likely.half().numpy()))
         drawn = draw(self.visualizer, source.picture, image, sample, with_labels=False)
-        self.show(source, drawn)
-        self.note(source)
-        return drawn
+        return drawn, {}
 
     def write_labels(self, source: Source, labels: np.ndarray) -> None:
         """Write class numbers [H, W] as the data set numbers them."""
-        path = self.out / LABELS / with_suffix(source, '.png')
+        path = self.out / path_in(LABELS, source, '.png')
         with self.writing(source)(path) as file:
             write_labels(labels, file, self.meta['palette'], self.meta.get('numbers'))
 
-    def tiles_file(self, picture: str) -> Path:
-        return self.out / LABELS / Path(picture).with_suffix('.png')
+    def tiles_file(self, source: Source) -> Path:
+        return self.out / path_in(LABELS, source, '.png')
 
     def finish(self) -> str:
         return f'{len(self.journal.entries)} images: {self.out}'
@@ -275,37 +288,38 @@ class PanopticFiles(SegmentationFiles):
 
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
-        png = with_suffix(source, '.png')
-        return [f'{DRAWN}/{source.picture}', f'{LABELS}/{png}', f'{PANOPTIC}/{png}']
+        return [
+            f'{DRAWN}/{source.picture}',
+            path_in(LABELS, source, '.png'),
+            path_in(PANOPTIC, source, '.png'),
+        ]
 
-    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
-        sample = sample.cpu()
+    def write_sample(
+        self, source: Source, image: Image, sample: BaseDataElement
+    ) -> Written:
         labels = sample.pred_panoptic_seg.sem_seg[0].numpy()
-        png = with_suffix(source, '.png')
-        ids, segments = panoptic_segments(labels, self.category_ids)
-        with self.writing(source)(self.out / PANOPTIC / png) as file:
+        numbers = range(1, len(self.meta['classes']) + 1)
+        ids, segments = panoptic_segments(labels, numbers)
+        path = path_in(PANOPTIC, source, '.png')
+        with self.writing(source)(self.out / path) as file:
             write_ids(ids, file)
         classes = labels % OFFSET
-        is_class = classes < len(self.category_ids)
+        is_class = classes < len(numbers)
         self.write_labels(source, np.where(is_class, classes, IGNORED))
         drawn = draw(self.visualizer, source.picture, image, sample)
-        self.show(source, drawn)
         height, width = labels.shape
-        self.note(source, height=height, width=width, png=png, segments=segments)
-        return drawn
-
-    @property
-    def category_ids(self) -> range:
-        return range(1, len(self.meta['classes']) + 1)
+        png = path.removeprefix(f'{PANOPTIC}/')
+        return drawn, dict(height=height, width=width, png=png, segments=segments)
 
     def finish(self) -> str:
-        entries, meta = self.journal.entries.values(), self.meta
+        entries = self.journal.entries.values()
+        meta = self.meta
         content = panoptic_content(
             entries,
             meta['classes'],
             meta['palette'],
             meta['num_things'],
-            self.category_ids,
+            range(1, len(meta['classes']) + 1),
         )
         path = self.out / f'{PANOPTIC}.json'
         self.output.results.write_text(path, json_text(content))
@@ -317,28 +331,22 @@ class ArrayFiles(Writer):
     """An array of each image, `out`/KIND/NAME.npy, beside pictures."""
 
     kind: ClassVar[str]
+    draw: 'ClassVar[staticmethod[[Image, np.ndarray], Image]]'  # of an image's array
 
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
-        array = f'{cls.kind}/{with_suffix(source, ".npy")}'
-        return [f'{DRAWN}/{source.picture}', array]
+        return [f'{DRAWN}/{source.picture}', path_in(cls.kind, source, '.npy')]
 
-    def add(self, source: Source, image: Image, sample: BaseDataElement) -> Image:
-        values = self.array_of(sample.cpu())
-        path = f'{self.kind}/{with_suffix(source, ".npy")}'
-        self.write(source, path, array_content(values))
-        drawn = self.draw(image, values)
-        self.show(source, drawn)
-        self.note(source)
-        return drawn
+    def write_sample(
+        self, source: Source, image: Image, sample: BaseDataElement
+    ) -> Written:
+        values = self.array_of(sample)
+        self.write(source, path_in(self.kind, source, '.npy'), array_content(values))
+        return self.draw(image, values), {}
 
     @abstractmethod
     def array_of(self, sample: BaseDataElement) -> np.ndarray:
         """The array of a prediction."""
-
-    @abstractmethod
-    def draw(self, image: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """A picture of the array of an image."""
 
     def finish(self) -> str:
         return f'{self.kind} of {len(self.journal.entries)} images: {self.out}'
@@ -348,34 +356,31 @@ class DepthFiles(ArrayFiles):
     """Depth, float32 [H, W], and pictures with a legend."""
 
     kind = DEPTH
+    draw = staticmethod(draw_depth)
 
     def array_of(self, sample: BaseDataElement) -> np.ndarray:
         return sample.pred_depth_map.data[0].numpy()
 
-    def draw(self, image: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return draw_depth(image, values)
-
-    def tiles_file(self, picture: str) -> Path:
-        return self.out / DEPTH / Path(picture).with_suffix('.tif')
+    def tiles_file(self, source: Source) -> Path:
+        return self.out / path_in(DEPTH, source, '.tif')
 
 
 class FeatureFiles(ArrayFiles):
     """Features, float16 [C, H, W], and their principal components in colours."""
 
     kind = FEATURES
+    draw = staticmethod(draw_features)
 
     def array_of(self, sample: BaseDataElement) -> np.ndarray:
         return sample.data.half().numpy()
-
-    def draw(self, image: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return draw_features(image, values)
 
 
 class TaskFiles(Writer):
     """The files of several tasks, each in a folder of its own in ``out``."""
 
     def __init__(self, out: Path, writers: Mapping[str, Writer]) -> None:
-        self.out, self.writers = out, writers
+        self.out = out
+        self.writers = writers
 
     @classmethod
     def image_files(cls, source: Source, wanted: Wanted) -> list[str]:
@@ -395,9 +400,9 @@ class TaskFiles(Writer):
         return '\n'.join(writer.finish() for writer in self.writers.values())
 
 
-def with_suffix(source: Source, suffix: str) -> str:
-    """The path of a result of an image in its folder."""
-    return Path(source.picture).with_suffix(suffix).as_posix()
+def path_in(folder: str, source: Source, suffix: str) -> str:
+    """The path of a result of an image in a folder of results of one kind."""
+    return f'{folder}/{Path(source.picture).with_suffix(suffix).as_posix()}'
 
 
 def array_content(values: np.ndarray) -> bytes:

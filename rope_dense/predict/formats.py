@@ -19,7 +19,6 @@ from ..data.labels.objects import printable_text
 from ..data.rotated_results import about_convention, dota_texts, names_of_files
 from ..utils.errors import UsageError
 from ..utils.progress import progress
-from ..utils.results import Results
 from .place import Entry, Output, Wanted, ids_of
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
@@ -42,19 +41,11 @@ class Detections:
     classes: Sequence[str]
     convention: str | None
 
-    @property
-    def results(self) -> Results:
-        return self.output.results
-
-    @property
-    def folder(self) -> Path:
-        return self.output.folder
-
     def write(self, name: str, text: str, entry: Entry | None = None) -> Path:
         """Write a text and return its path; a file of one image that the user edited stays."""
-        path = self.folder / name
+        path = self.output.folder / name
         source = entry['source'] if entry else ''
-        self.results.write_text(path, text, source, keeps=entry is not None)
+        self.output.results.write_text(path, text, source, keeps=entry is not None)
         return path
 
 
@@ -65,7 +56,8 @@ def output_stem(entry: Entry) -> str:
 
 def write_coco(found: Detections) -> Path:
     """A data set, predictions.json; of rotated boxes also dota/, for DOTA's server."""
-    images, annotations = list[dict](), list[dict]()
+    images = []
+    annotations = list[dict]()
     for number, entry in enumerate(found.entries, start=1):
         image = dict(
             id=number,
@@ -94,7 +86,8 @@ def write_coco(found: Detections) -> Path:
 
 def write_results(found: Detections) -> Path:
     """The list that ``loadRes`` of pycocotools takes, results.json, with the ids of a COCO file."""
-    labels, file = found.classes, found.output.wanted.ids
+    labels = found.classes
+    file = found.output.wanted.ids
     names = [entry['file_name'] for entry in found.entries]
     images: Mapping[str, Any] = dict(zip(names, count(1)))
     classes: Mapping[str, Any] = dict(zip(labels, count(1)))
@@ -121,19 +114,22 @@ def write_yolo(found: Detections) -> Path:
     UsageError if labels of other images would have other classes.
     """
     names = [YOLO_LABELS.format(output_stem(entry)) for entry in found.entries]
-    file, text = found.folder / YOLO_CLASSES, lines_text(found.classes)
-    others = {*found.results.recorded(file.parent)} - {file}
-    others.difference_update(found.folder / name for name in names)
+    file = found.output.folder / YOLO_CLASSES
+    text = lines_text(found.classes)
+    others = {*found.output.results.recorded(file.parent)} - {file}
+    others.difference_update(found.output.folder / name for name in names)
     if others and file.exists() and file.read_text('utf-8', 'surrogateescape') != text:
         raise UsageError(
             f'{file} has other classes, for labels of other images such as {min(others)}: give '
             'another --out'
         )
     for name, entry in zip(names, found.entries, strict=True):
-        sides, lines = np.array([entry['width'], entry['height']]), []
+        sides = np.array([entry['width'], entry['height']])
+        lines = []
         for item in entry['objects']:
             points = np.clip(annotation_corners(item), 0, sides) / sides
-            low, high = points.min(0), points.max(0)
+            low = points.min(0)
+            high = points.max(0)
             if not (high > low).all():  # outside of the image
                 continue
             if 'segmentation' not in item:
@@ -164,40 +160,45 @@ def write_voc(found: Detections) -> Path:
                 ymax=f'{top + height:.2f}',
             )
             label = found.classes[item['category_id'] - 1]
-            box, name = xml_nodes(sides), xml_nodes(dict(name=label, difficult=0))
+            box = xml_nodes(sides)
+            name = xml_nodes(dict(name=label, difficult=0))
             text += f'<object>{name}<bndbox>{box}</bndbox></object>\n'
         file = VOC_LABELS.format(output_stem(entry))
         found.write(file, f'<annotation>\n{text}</annotation>\n', entry)
-    place = found.folder / Path(VOC_LABELS).parent
-    labels = sorted(path for path in found.results.recorded(place) if path.exists())
+    place = found.output.folder / Path(VOC_LABELS).parent
+    written = found.output.results.recorded(place)
+    labels = sorted(path for path in written if path.exists())
     names = [path.relative_to(place).with_suffix('').as_posix() for path in labels]
     found.write(VOC_IMAGES, lines_text(names))
     found.write(VOC_CLASSES, lines_text([f'{label}:::' for label in found.classes]))
-    return found.folder / 'voc'
+    return found.output.folder / 'voc'
 
 
 def write_crops(found: Detections) -> Path:
     """crops/CLASS/NAME_1.jpg: the upright box of each object, cut out of its image."""
-    names, folder = names_of_files(found.classes), found.folder / 'crops'
-    written = set[Path]()
+    names = names_of_files(found.classes)
+    folder = found.output.folder / 'crops'
+    written = set()
     entries = [entry for entry in found.entries if entry['objects']]
     for entry in progress(entries, 'crops'):
         pixels = found.output.read(entry['file_name'])
         for number, item in enumerate(entry['objects'], start=1):
             left, top, width, height = item['bbox']
-            bottom, right = max(0, ceil(top + height)), max(0, ceil(left + width))
+            bottom = max(0, ceil(top + height))
+            right = max(0, ceil(left + width))
             part = pixels[max(0, int(top)) : bottom, max(0, int(left)) : right]
             if part.size:  # else the box is outside of the image
                 label = names[item['category_id'] - 1]
                 path = folder / label / f'{output_stem(entry)}_{number}.jpg'
-                content, source = encoded(part), entry['source']
-                found.results.write_bytes(path, content, source, keeps=True)
+                found.output.results.write_bytes(
+                    path, encoded(part), entry['source'], keeps=True
+                )
                 written.add(path)
     sources = {entry['source'] for entry in found.entries}
-    for path, source in found.results.recorded(folder).items():
+    for path, source in found.output.results.recorded(folder).items():
         # An object that is no longer found
         if source in sources and path not in written:
-            found.results.remove(path)
+            found.output.results.remove(path)
     return folder
 
 
@@ -235,7 +236,8 @@ def check_wanted(wanted: Wanted, tasks: Sequence[str], has_names: bool) -> None:
     Args:
         has_names: of images, which frames of a video have not.
     """
-    formats, said = {*wanted.formats}, ''
+    formats = {*wanted.formats}
+    said = ''
     if formats - {*FORMATS}:
         said = f'--write: the formats are {", ".join(FORMATS)}'
     elif formats != {'coco'} and not {'boxes', 'oriented', 'several'} & {*tasks}:
@@ -253,7 +255,7 @@ def check_wanted(wanted: Wanted, tasks: Sequence[str], has_names: bool) -> None:
 def dota_names(images: Sequence[dict]) -> dict[int, str]:
     """The name of each image by its number: with folders and suffix only if others have it, too."""
     times = Counter(Path(image['file_name']).stem for image in images)
-    names: dict[int, str] = {}
+    names = {}
     for image in images:
         name = image['file_name']
         stem = Path(name).stem
@@ -307,4 +309,4 @@ def xml_nodes(values: Mapping[str, object]) -> str:
 
 def lines_text(lines: Iterable[str]) -> str:
     """A text of these lines."""
-    return ''.join(f'{line}\n' for line in lines)
+    return '\n'.join([*lines, ''])

@@ -14,9 +14,10 @@ from ..project.launch import init_rank
 from ..project.load import find_model
 from ..utils.results import Results
 from ..utils.validation import parse_size
+from .files import Writer
 from .formats import check_wanted
 from .inferencer import build_inferencer
-from .output import FILES, build_writer
+from .output import FILES, files_of, task_files
 from .place import Output, Wanted
 from .request import Pictures, Request, find_pictures
 from .share import Predictor, predict_share
@@ -49,13 +50,17 @@ def predict(request: Request) -> Path:
         cfg = at_size(cfg, parse_size(request.size))
     folder = request.out or Path(cfg.work_dir, 'predictions')
     pictures = find_pictures(cfg, request.images, folder, count)
-    check_wanted(request.wanted, [task_of(cfg)], pictures.video is None)
+    task = task_of(cfg)
+    check_wanted(request.wanted, [task], pictures.video is None)
     inputs = [*pictures.inputs(), request.config, weights or '', request.ids or '']
     results = Results(folder, f'predict/{rank}', inputs, is_flushed=False)
     with results, DefaultScope.overwrite_default_scope(cfg.default_scope):
-        check_files(cfg, pictures, results, request.wanted)
+        if task in FILES:  # of several tasks they are checked when the models are built
+            FILES[task].check(results, folder, request.wanted, pictures.sources)
+        if pictures.video:
+            results.check([video_file(folder, pictures.video)])
         inferencer = build_inferencer(cfg, weights, str(device))
-        identity = Identity.of(cfg, str(request.config), weights or '')
+        identity = Identity.of(cfg, request.config, weights or '')
         meta = inferencer.model.dataset_meta
         trained = TrainedModel(
             cfg, inferencer.model, meta['classes'], meta['palette'], identity
@@ -79,7 +84,8 @@ def build_predictor(
     results: Results,
 ) -> Predictor:
     """The model with the files of its predictions; UsageError for ones that it does not have."""
-    cfg, identity = trained.cfg, trained.identity
+    cfg = trained.cfg
+    identity = trained.identity
     classes = check_tasks(cfg, inferencer, pictures, request.wanted)
     run = Path(cfg.work_dir)
     least = least_scores(request.score, run, classes, identity.checkpoint)
@@ -94,24 +100,14 @@ def build_predictor(
     output = Output(
         results, results.folder, request.wanted, settings, least, pictures.drawable
     )
-    writer = build_writer(cfg, inferencer, output, pictures.sources)
+    writer: Writer
+    if task_of(cfg) == 'several':
+        writer = task_files(cfg, inferencer.model, output, pictures.sources)
+    else:
+        writer = files_of(cfg, inferencer.visualizer, output)
     return Predictor(
         trained, inferencer, writer, output, request.batch, request.tile_above
     )
-
-
-def check_files(
-    cfg: Config, pictures: Pictures, results: Results, wanted: Wanted
-) -> None:
-    """Raise ForeignFileError if a result would replace a file of the user's.
-
-    The files of several tasks are checked when their models are built.
-    """
-    task = task_of(cfg)
-    if task in FILES:
-        FILES[task].check(results, results.folder, wanted, pictures.sources)
-    if pictures.video:
-        results.check([video_file(results.folder, pictures.video)])
 
 
 def check_tasks(
@@ -127,5 +123,5 @@ def check_tasks(
     classes: list[str] = []
     for meta in metas:
         classes += meta.get('classes', ())
-    wanted.say_lacking(classes, [source.file_name for source in pictures.sources])
+    wanted.say_lacking(classes, [*pictures.paths])
     return classes

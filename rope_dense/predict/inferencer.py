@@ -139,7 +139,8 @@ def has_finite_values(sample: BaseDataElement) -> bool:
 def max_aspect_ratio(pipeline: Sequence[Mapping], patch: int) -> float:
     """The largest ratio of sides for a test pipeline and a patch in pixels, or infinity."""
     for _, step, _ in size_steps(pipeline):
-        name, scale = str(step.get('type')).rpartition('.')[2], step['scale']
+        name = str(step.get('type')).rpartition('.')[2]
+        scale = step['scale']
         if name == 'Resize' and not step.get('keep_ratio'):
             continue
         if name not in ('Resize', 'ResizeShortestEdge'):
@@ -161,7 +162,8 @@ def pad_to_ratio(image: np.ndarray, ratio: float) -> np.ndarray:
     """
     height, width = image.shape[:2]
     least = math.ceil(max(height, width) / ratio)
-    below, right = max(0, least - height), max(0, least - width)
+    below = max(0, least - height)
+    right = max(0, least - width)
     if not below and not right:
         return image
     pixels = (height + below) * (width + right)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from ..project.contents import at_size
 from ..project.find import check_ending
 from ..project.identity import Identity
 from ..project.launch import init_rank
-from ..project.load import find_model
+from ..project.load import Options, find_model
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..utils.config_parts import pipelines
@@ -62,8 +62,8 @@ class LargeRequest:
         device: such as 'cuda:1'; by default a GPU if there is one.
     """
 
-    config: str | Path
-    checkpoint: str | Path | None
+    config: str
+    checkpoint: str | None
     image: Path
     out: Path | None = None
     picture: Path | None = None
@@ -76,7 +76,7 @@ class LargeRequest:
     merge_iou: float | None = None
     overwrite: bool = False
     device: str | None = None
-    cfg_options: Iterable[str] | Mapping[str, object] = ()
+    cfg_options: Options = ()
     work_dir: str | None = None
 
 
@@ -94,7 +94,8 @@ def predict_large(request: LargeRequest) -> Path:
             written.
     """
     rank, count = init_rank()
-    device, given = checked_device(request.device), request.image
+    device = checked_device(request.device)
+    given = request.image
     share = (0, 1) if given.is_dir() else (rank, count)
     if share != (0, 1) and 'MASTER_ADDR' not in os.environ:
         raise UsageError(
@@ -111,56 +112,51 @@ def predict_large(request: LargeRequest) -> Path:
     if request.size is not None:
         cfg = at_size(cfg, parse_size(request.size))
     tile, overlap = tile_and_overlap(cfg, request.tile, request.overlap)
-    work = find_work(cfg, request, rank, count)
+    results, images = find_work(cfg, request, rank, count)
     bands = find_load_bands(next(pipelines(cfg.test_dataloader.dataset)))
-    for path, out in work.images:  # before the model is built
+    for path, out in images:  # before the model is built
         opened = open_image(path, bands)
         len(TileGrid(opened.height, opened.width, tile, overlap))
-        work.results.check(files_in_tiles(cfg, opened, out))
-    with DefaultScope.overwrite_default_scope(cfg.default_scope), work.results:
-        trained = load_trained(cfg, str(request.config), weights, device)
-        run, merge_iou = Path(cfg.work_dir), request.merge_iou
-        least = [*least_scores(request.score, run, trained.classes, weights).values()]
-        batch, halvings = request.batch, request.halvings
-        tiling = Tiling(tile, overlap, batch, halvings, least, merge_iou)
-        for path, out in work.images:
-            journal = work.journal(out)
+        results.check(files_in_tiles(cfg, opened, out))
+    with DefaultScope.overwrite_default_scope(cfg.default_scope), results:
+        trained = load_trained(cfg, request.config, weights, device)
+        run = Path(cfg.work_dir)
+        least = least_scores(request.score, run, trained.classes, weights)
+        tiling = Tiling(
+            tile,
+            overlap,
+            request.batch,
+            [*least.values()],
+            request.halvings,
+            request.merge_iou,
+        )
+        for path, out in images:
+            # Of one image, the processes have one folder of journals.
+            home = results.home if given.is_dir() else out.parent / HOME / out.name
+            journal = home / 'journal' / out.relative_to(results.folder)
             with explain_stop():
                 if request.overwrite:
                     remove_journal(part_of(journal, *share))
-                write = work.results.write
                 tiled = TiledImage(
-                    trained, path, out, tiling, write, journal, picture, share=share
+                    trained,
+                    path,
+                    out,
+                    tiling,
+                    results.write,
+                    journal,
+                    picture,
+                    share=share,
                 )
                 if tiled.predict():
                     also = f', {picture}' if picture else ''
                     print(f'{out}{also}; {memory_text()}')
-    return work.out
+    return results.folder if given.is_dir() else out
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a process predicts.
-
-    Args:
-        out: the result of the image, or the folder of the results.
-        results: what the files go through.
-        journals: the folder of unfinished results.
-        images: with their results.
-    """
-
-    out: Path
-    results: Results
-    journals: Path
-    images: list[tuple[Path, Path]]
-
-    def journal(self, out: Path) -> Path:
-        """The folder of an unfinished result."""
-        return self.journals / 'journal' / out.relative_to(self.results.folder)
-
-
-def find_work(cfg: Config, request: LargeRequest, rank: int, count: int) -> Work:
-    """The images of this process without a result, and the place of their results.
+def find_work(
+    cfg: Config, request: LargeRequest, rank: int, count: int
+) -> tuple[Results, list[tuple[Path, Path]]]:
+    """The place of the results, and the images of this process with theirs, which they lack.
 
     UsageError for one image that has a result, ForeignFileError for a file of the user's.
     """
@@ -169,13 +165,14 @@ def find_work(cfg: Config, request: LargeRequest, rank: int, count: int) -> Work
     images = [*places.items()]
     if given.is_dir():
         images = images[rank::count]
-        out = folder = Path(request.out or cfg.work_dir)
+        folder = Path(request.out or cfg.work_dir)
         name = 'predict-large'
     else:
         out = places[given]
         folder, name = out.parent, out.name
-    results = Results(folder, f'{name}/{rank + 1}_of_{count}' if rank else name, places)
-    journals = results.home if given.is_dir() else folder / HOME / name
+    if rank:
+        name += f'/{rank + 1}_of_{count}'
+    results = Results(folder, name, places)
     if request.picture:
         results.check([request.picture])
     results.check([out for _, out in images], keeps=not request.overwrite)
@@ -187,7 +184,7 @@ def find_work(cfg: Config, request: LargeRequest, rank: int, count: int) -> Work
         raise UsageError(
             f'{out} exists: give another --out, or --overwrite to replace it'
         )
-    return Work(out, results, journals, images)
+    return results, images
 
 
 def load_trained(
@@ -212,7 +209,7 @@ def results_of(cfg: Config, given: Path, out: Path | None) -> dict[Path, Path]:
         folder = Path(out or cfg.work_dir)
         check_beside(given, folder)
         reader = ImageReader(next(pipelines(cfg.test_dataloader.dataset)))
-        places: dict[Path, Path] = {}
+        places = {}
         for source in reader.find(given, folder):
             stem = source.picture.removesuffix('.jpg')
             places[source.path] = folder / f'{stem}_{ending}'

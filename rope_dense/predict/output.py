@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from mmengine.config import Config
-from mmengine.infer import BaseInferencer
 from mmengine.registry import VISUALIZERS
 from mmengine.visualization import Visualizer
 
@@ -30,15 +29,6 @@ FILES: dict[Task, type[Writer]] = dict(
     semantic=SegmentationFiles,
     depth=DepthFiles,
 )
-
-
-def build_writer(
-    cfg: Config, inferencer: BaseInferencer, output: Output, sources: Sequence[Source]
-) -> Writer:
-    """The files of a model of one task, or of several, see ``task_files``."""
-    if task_of(cfg) == 'several':
-        return task_files(cfg, inferencer.model, output, sources)
-    return files_of(cfg, inferencer.visualizer, output)
 
 
 def files_of(cfg: Config, visualizer: Visualizer, output: Output) -> Writer:

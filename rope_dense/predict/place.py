@@ -42,7 +42,8 @@ class ImageJournal:
     def __init__(
         self, results: Results, settings: Mapping[str, Any], name: str = ''
     ) -> None:
-        self.processes, self.place = results.home.parent, Path('images', name)
+        self.processes = results.home.parent
+        self.place = Path('images', name)
         self.entries = dict[str, Entry]()
         self.steps = journal_or_anew(results.home / self.place, dict(settings), SECONDS)
 
@@ -185,7 +186,7 @@ def ids_of(file: Path, kind: str, names: Sequence[str]) -> dict[str, Any]:
     key = 'file_name' if kind == 'images' else 'name'
     if not isinstance(content, dict) or not isinstance(content.get(kind), list):
         raise UsageError(f'--ids {file}: no COCO file, which has a list of {kind}')
-    known: dict[str, Any] = {}
+    known = {}
     for entry in content[kind]:
         if key in entry and 'id' in entry:
             known[entry[key]] = entry['id']

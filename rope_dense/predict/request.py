@@ -1,7 +1,7 @@
 """What ``rope-dense predict`` is asked for: its settings, and the images that are meant."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from ..data.images.sources import (
     listed_sources,
     unreadable_sources,
 )
+from ..project.load import Options
 from ..utils.config_parts import pipelines
 from ..utils.errors import UsageError
 from .place import Wanted, check_beside
@@ -48,8 +49,8 @@ class Request:
         device: such as 'cuda:1'; by default a GPU if there is one.
     """
 
-    config: str | Path
-    checkpoint: str | Path | None
+    config: str
+    checkpoint: str | None
     images: Given
     out: Path | None = None
     score: Scores = DEFAULT
@@ -60,7 +61,7 @@ class Request:
     scores: bool = False
     tile_above: float = 32
     device: str | None = None
-    cfg_options: Iterable[str] | Mapping[str, object] = ()
+    cfg_options: Options = ()
     work_dir: str | None = None
 
     @property
@@ -89,7 +90,7 @@ class Pictures:
         """The files that are read."""
         if self.video:
             return [self.video.given]
-        return [source.path for source in self.sources]
+        return [*self.paths.values()]
 
     @cached_property
     def paths(self) -> dict[str, Path]:

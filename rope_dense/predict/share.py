@@ -100,7 +100,8 @@ def predict_images(
     if before:
         print(f'{before} of {len(sources)} images were predicted before')
     plan = tile_plan(predictor.trained.cfg)
-    small, large = list[Source](), list[Source]()
+    small = []
+    large = []
     for source in progress(left, 'sizes of images'):
         try:
             header = read_header(source.path)
@@ -147,7 +148,7 @@ def predict_in_tiles(predictor: Predictor, sources: Sequence[Source]) -> Errors:
         least = [output.min_scores[name] for name in trained.classes]
     except (UsageError, ValueError) as problem:  # no image can be predicted so
         return {source.path: problem for source in sources}
-    tiling = Tiling(tile, overlap, predictor.batch, min_score=least)
+    tiling = Tiling(tile, overlap, predictor.batch, least)
     without = ', without --scores' if output.wanted.scores and labels else ''
     failed: Errors = {}
     for source in sources:
@@ -157,7 +158,7 @@ def predict_in_tiles(predictor: Predictor, sources: Sequence[Source]) -> Errors:
             image = TiledImage(
                 trained,
                 source.path,
-                writer.tiles_file(source.picture),
+                writer.tiles_file(source),
                 tiling,
                 writer.writing(source),
                 journal,

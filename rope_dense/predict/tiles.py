@@ -88,18 +88,18 @@ class Tiling:
         tile: side in pixels of the image.
         overlap: of neighbours in pixels, at least.
         batch: tiles at a time.
+        min_score: detectors: of a box of each class that is kept.
         halvings: detectors: times that the image is halved at most, for objects larger than the
             overlap; None until one tile holds the image.
-        min_score: detectors: of a box that is kept; or for each class.
         merge_iou: detectors: boxes of two tiles that overlap more are one object; None for 0.5, of
             rotated boxes 0.1.
     """
 
     tile: int
     overlap: int
-    batch: int = 1
+    batch: int
+    min_score: list[float]
     halvings: int | None = None
-    min_score: float | list[float] = 0.3
     merge_iou: float | None = None
 
 
@@ -181,7 +181,7 @@ class TiledImage:
     tiling: Tiling
     write: Write
     journal: Path
-    picture: Path | None = None
+    picture: Path | None
     open_journal: OpenJournal = Journal
     share: tuple[int, int] = (0, 1)
 
@@ -288,9 +288,9 @@ class TiledImage:
         if halvings is None:
             plan = tile_plan(self.trained.cfg)
             halvings = plan.halvings if plan else -1
-        tile = tiling.tile
-        overlap = tiling.overlap
-        levels = make_levels(image.height, image.width, tile, overlap, halvings)
+        levels = make_levels(
+            image.height, image.width, tiling.tile, tiling.overlap, halvings
+        )
         rows: list[int] = []
         for level in levels:
             rows += [len(level.grid.lefts)] * len(level.grid.tops)

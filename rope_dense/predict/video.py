@@ -1,6 +1,7 @@
 """Predict the frames of a video, a camera or a stream; the drawn ones become a video again."""
 
 import errno
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -23,7 +24,8 @@ def predict_video(predictor: Predictor, video: Video) -> None:
 
     A camera or a stream ends with Ctrl-C.
     """
-    output, writer = predictor.output, predictor.writer
+    output = predictor.output
+    writer = predictor.writer
     target = video_file(output.folder, video)
     number = 0
     with output.results.write(target) as file:
@@ -48,6 +50,7 @@ def predict_video(predictor: Predictor, video: Video) -> None:
     output.forget()
 
 
+@dataclass
 class DrawnVideo:
     """A video that is written frame by frame.
 
@@ -57,9 +60,10 @@ class DrawnVideo:
         rate: frames a second.
     """
 
-    def __init__(self, file: Path, target: Path, rate: float) -> None:
-        self.file, self.target, self.rate = file, target, rate
-        self.video: cv2.VideoWriter | None = None
+    file: Path
+    target: Path
+    rate: float
+    video: cv2.VideoWriter | None = None
 
     def add(self, frame: np.ndarray) -> None:
         """Add a frame (BGR); UsageError if OpenCV has no writer for its size."""
