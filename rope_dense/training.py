@@ -95,7 +95,9 @@ def train(
 def result_text(cfg: Config) -> str:
     """The result of a training, and the next commands."""
     folder = shlex.quote(cfg.work_dir)
-    own, task, backbone = stored_settings(cfg), task_of(cfg), cfg.model.backbone
+    own = stored_settings(cfg)
+    task = task_of(cfg)
+    backbone = cfg.model.backbone
     if task == 'features' and backbone.type == 'RoPEViT':
         start = f'--backbone {backbone.arch} --weights {folder}'
         commands = f'rope-dense train realtime --data DATA {start}'

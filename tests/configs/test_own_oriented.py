@@ -21,7 +21,7 @@ from helpers.grid import CONFIGS
 from rope_dense.data.labels.geometry import bounding_box
 from rope_dense.data.rotated import rectangle_corners, to_convention
 from rope_dense.project.checks.data import check_data
-from rope_dense.project.checks.recipe import check_schedule
+from rope_dense.project.checks.schedule import check_schedule
 from rope_dense.project.contents import angle_version
 from rope_dense.project.hub import load_from_hub
 from rope_dense.project.load import load_config

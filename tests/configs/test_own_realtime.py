@@ -15,7 +15,7 @@ from helpers.grid import CONFIGS
 from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.export.trained import resize_of
-from rope_dense.project.checks.recipe import check_schedule
+from rope_dense.project.checks.schedule import check_schedule
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.utils.config_parts import nodes

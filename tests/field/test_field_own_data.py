@@ -17,7 +17,7 @@ from helpers.field import SIZE, coco, files, image, mask, write
 from helpers.grid import CONFIGS
 from rope_dense.commands.train import parse_args, prepare
 from rope_dense.project.checks.data import check_data
-from rope_dense.project.checks.recipe import check_processes
+from rope_dense.project.checks.schedule import check_processes
 from rope_dense.project.load import load_config
 from rope_dense.utils.errors import UsageError
 

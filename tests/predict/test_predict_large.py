@@ -20,7 +20,7 @@ from torch import nn
 
 from helpers.small_configs import small_config
 from helpers.tool_names import Fails, Main
-from rope_dense.project.checks.recipe import training_crops
+from rope_dense.project.checks.schedule import training_crops
 from rope_dense.project.model import build_model
 from rope_dense.utils.journal import Journal
 from rope_dense_command import command

@@ -3,7 +3,7 @@
 import pytest
 from mmengine.config import Config
 
-from rope_dense.project.checks.recipe import check_schedule
+from rope_dense.project.checks.schedule import check_schedule
 from rope_dense.utils.errors import UsageError
 
 LENGTH = 120

@@ -10,7 +10,8 @@ from PIL import Image
 
 from helpers.small_configs import make_data
 from helpers.tool_names import Fails, Main
-from rope_dense.project.checks.recipe import positions_text, warn_of_random_weights
+from rope_dense.project.checks.recipe import positions_text
+from rope_dense.project.checks.schedule import warn_of_random_weights
 from rope_dense.project.model import build_model, build_shapes, random_model
 from rope_dense.project.weights import (
     check_initial_weights,
