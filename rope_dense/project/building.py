@@ -16,13 +16,8 @@ from ..utils.errors import UsageError, message_of
 from ..utils.results import ForeignFileError
 from .hub_config import is_stored_config, registered_only
 
-NAMED = (
-    UsageError,
-    CheckpointError,
-    LoadError,
-    ForeignFileError,
-    OSError,
-)  # their messages name what is wrong
+# Their messages name what is wrong.
+NAMED = UsageError, CheckpointError, LoadError, ForeignFileError, OSError
 
 
 @contextmanager
@@ -44,11 +39,8 @@ def build_part(
     The settings are copied, because some parts change theirs (DINO's head).
     """
     guard = registered_only() if is_stored_config(cfg) else nullcontext()
-    with (
-        building(key),
-        guard,
-        registry.switch_scope_and_registry(cfg.default_scope) as scoped,
-    ):
+    scope = registry.switch_scope_and_registry(cfg.default_scope)
+    with building(key), guard, scope as scoped:
         return scoped.build(ConfigDict(copy.deepcopy(settings), **arguments))
 
 

@@ -1,9 +1,4 @@
-"""Parts of a config: its data sets, evaluators, heads and schedulers.
-
-The task of a model, which decides its inferencer and files, and its angle convention.
-
-Image sizes of test pipelines, and tiles of tests.
-"""
+"""What a config says: its data sets, metrics and heads, its task, and the sizes of its images."""
 
 import copy
 from collections.abc import Iterator
@@ -32,6 +27,10 @@ SECTIONS = {
     'val': ('val_dataloader', 'val_cfg', 'val_evaluator'),
     'test': ('test_dataloader', 'test_cfg', 'test_evaluator'),
 }
+Task = Literal[
+    'boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several', 'features'
+]
+CONVENTION, VERSION = 'box_convention', 'angle_version'
 
 
 def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
@@ -43,7 +42,8 @@ def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
             raise UsageError(
                 f'the config has no {", ".join(missing)}, for a {loop} loop'
             )
-        loaders += [] if missing else [f'{loop}_dataloader']
+        if not missing:
+            loaders.append(f'{loop}_dataloader')
     return tuple(loaders)
 
 
@@ -61,9 +61,8 @@ def class_info(cfg: Config, dataset: ConfigDict) -> dict:
 def stored_classes(checkpoint: dict) -> dict:
     """The names and colours of the classes in a checkpoint."""
     stored = (checkpoint.get('meta') or {}).get('dataset_meta') or {}
-    return {
-        name.lower(): value for name, value in stored.items() if value
-    }  # once CLASSES
+    # Earlier versions of mmengine wrote CLASSES.
+    return {name.lower(): value for name, value in stored.items() if value}
 
 
 def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
@@ -87,8 +86,10 @@ def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | No
 def model_heads(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
     """(Key, settings) of each head of the model, those within other heads too."""
     for key, node in nodes(cfg.model, 'model'):
-        *_, outer, name = key.split('.') if '.' in key else ('', key)
-        if (outer if name.isdigit() else name).endswith('_head'):
+        *outer, name = key.split('.')
+        if name.isdigit():  # one of several
+            name = outer[-1]
+        if name.endswith('_head'):
             yield key, node
 
 
@@ -98,18 +99,10 @@ def scheduler_settings(cfg: Config) -> list[ConfigDict]:
     return [given] if isinstance(given, dict) else given
 
 
-Task = Literal[
-    'boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several', 'features'
-]
-CONVENTION, VERSION = 'box_convention', 'angle_version'
-
-
 def task_of(cfg: Config) -> Task:
     """The task of the model of a config; UsageError as of ``angle_version``."""
     kind = str(cfg.model.type)
-    if kind.endswith(
-        'SharedBackbone'
-    ):  # its config names a config and a checkpoint for each task
+    if kind.endswith('SharedBackbone'):
         return 'several'
     if kind.endswith('DepthEstimator'):
         return 'depth'
@@ -119,12 +112,11 @@ def task_of(cfg: Config) -> Task:
         return 'semantic'
     if angle_version(cfg):
         return 'oriented'
-    is_panoptic = (cfg.model.get('test_cfg') or {}).get(
-        'panoptic_on', True
-    )  # as in mmdet
-    return (
-        'panoptic' if is_panoptic and cfg.model.get('panoptic_fusion_head') else 'boxes'
-    )
+    test_cfg = cfg.model.get('test_cfg') or {}
+    is_panoptic = test_cfg.get('panoptic_on', True)  # as in mmdet
+    if is_panoptic and cfg.model.get('panoptic_fusion_head'):
+        return 'panoptic'
+    return 'boxes'
 
 
 def detects(cfg: Config) -> bool:
@@ -146,13 +138,15 @@ def angle_version(cfg: Config) -> str | None:
 
     UsageError if parts of the model have different ones, or one that is not known.
     """
-    parts = list(nodes(cfg.get('model'), 'model'))
-    given = {
-        f'{key}.{VERSION}': node[VERSION] for key, node in parts if VERSION in node
-    }
-    given |= {
-        key: x for key, node in parts if (x := fixed_convention(node.get('type')))
-    }
+    given = {}
+    fixed = {}
+    for key, node in nodes(cfg.get('model'), 'model'):
+        if VERSION in node:
+            given[f'{key}.{VERSION}'] = node[VERSION]
+        convention = fixed_convention(node.get('type'))
+        if convention:
+            fixed[key] = convention
+    given |= fixed
     if not given and VERSION in cfg:  # else a name that mmrotate's configs use
         given = {VERSION: cfg[VERSION]}
     versions = sorted({*given.values()})
@@ -164,7 +158,8 @@ def angle_version(cfg: Config) -> str | None:
 
 def write_convention(cfg: Config) -> None:
     """Add the convention to `metainfo` of the data sets; UsageError if another is there."""
-    if (version := angle_version(cfg)) is None:
+    version = angle_version(cfg)
+    if version is None:
         return
     about = version, 'radian'  # plain values: a dict would be a class in the checkpoint
     for key, dataset in all_datasets(cfg):
@@ -177,7 +172,7 @@ def write_convention(cfg: Config) -> None:
 
 def check_angle_convention(cfg: Config, checkpoint: dict) -> None:
     """Raise UsageError if a checkpoint has another convention: its numbers would be other boxes."""
-    stored = ((checkpoint.get('meta') or {}).get('dataset_meta') or {}).get(CONVENTION)
+    stored = stored_classes(checkpoint).get(CONVENTION)
     version = angle_version(cfg)
     if stored and stored[0] != version:
         raise UsageError(
@@ -214,12 +209,12 @@ def at_size(config: Config, size: int | ImageSize, tile: int | None = None) -> C
                 step.max_size = round(step.max_size * size / step.scale)
             step.scale = size
         else:
-            step.scale = tuple(
-                round(side * size / min(step.scale)) for side in step.scale
-            )
+            least = min(step.scale)
+            step.scale = tuple(round(side * size / least) for side in step.scale)
     if tile is not None:
         dataset = config.test_dataloader.dataset
-        if (plan := tile_plan(config)) is None:
+        plan = tile_plan(config)
+        if plan is None:
             raise ValueError(
                 f'--tiles {tile}: only of a run that was trained on tiles (own.tile)'
             )
@@ -230,22 +225,24 @@ def at_size(config: Config, size: int | ImageSize, tile: int | None = None) -> C
 def tile_plan(config: Config) -> TilePlan | None:
     """The tiles of a run on tiles (`own.tile`), in its tests; None for whole images."""
     dataset = config.test_dataloader.dataset
-    is_tiled = dataset.get('type') == 'TiledDataset'
-    return TilePlan(dataset.tile, dataset.overlap, dataset.scales) if is_tiled else None
+    if dataset.get('type') != 'TiledDataset':
+        return None
+    return TilePlan(dataset.tile, dataset.overlap, dataset.scales)
 
 
 def resize_steps(config: Config) -> list[ConfigDict]:
     """The steps of test pipelines that resize; ValueError for none, or a pad to a fixed size."""
-    steps = [
-        step for steps in pipelines(config.test_dataloader.dataset) for step in steps
-    ]
+    steps: list[ConfigDict] = []
+    for pipeline in pipelines(config.test_dataloader.dataset):
+        steps += pipeline
     for step in steps:
         if step.type == 'Pad' and step.get('size'):
             raise ValueError(
                 f'test pipeline: Pad(size={step.size}) fixes the size of the images; pad to a '
                 'multiple with size_divisor instead'
             )
-    if resizes := [step for _, step, _ in size_steps(steps)]:
+    resizes = [step for _, step, _ in size_steps(steps)]
+    if resizes:
         return resizes
     raise ValueError(
         f'test pipeline of {config.filename}: no step has a `scale`, add a Resize'
@@ -265,10 +262,10 @@ def trained_size(config: Config) -> ImageSize:
     its shorter side; or, where none has, of the test images.
     """
     dataset = (config.get('train_dataloader') or {}).get('dataset') or {}
-    sizes = [
-        size for _, step in nodes([*pipelines(dataset)]) if (size := largest_size(step))
-    ]
-    return sizes[-1] if sizes else configured_size(config)
+    last = None
+    for _, step in nodes([*pipelines(dataset)]):
+        last = largest_size(step) or last
+    return last or configured_size(config)
 
 
 def largest_size(step: ConfigDict) -> ImageSize | None:
@@ -280,7 +277,8 @@ def largest_size(step: ConfigDict) -> ImageSize | None:
     sizes = [tuple(order(to_2tuple(scale))) for scale in scales if scale is not None]
     if step.get('crop_type', 'absolute') == 'absolute':
         sizes.append(to_2tuple(step.get('crop_size')))
-    pixels = [
-        size for size in sizes if all(is_integer(side) and side > 1 for side in size)
-    ]
+    pixels = []
+    for size in sizes:
+        if all(is_integer(side) and side > 1 for side in size):
+            pixels.append(size)
     return max(pixels, key=min, default=None)

@@ -1,6 +1,5 @@
 """Convert the weights of a file between published layouts and ours."""
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -18,18 +17,18 @@ from ..models.eomt.annealing import find_eomt, load_eomt
 from ..utils.errors import UsageError
 from ..utils.results import Results
 from .building import build_part
-from .load import load_config
+from .load import Options, load_config
 
 DETECTORS = ('deimv2', 'edgecrafter')
 
 
 def convert_checkpoint(
     source: str,
-    out: str | Path,
+    out: Path,
     *,
     to: Literal['ours', 'naver', 'timm', 'deimv2', 'edgecrafter'] = 'ours',
     config: str | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     base: str | None = None,
     report: bool = False,
 ) -> None:
@@ -47,7 +46,6 @@ def convert_checkpoint(
     Raises:
         UsageError, CheckpointError: the source or a setting does not fit, or cannot be read.
     """
-    out = Path(out)
     results = Results(out.parent, out.name, [source, config or '', base or ''])
     results.check([out])
     if config is not None:
@@ -69,13 +67,13 @@ def convert_checkpoint(
     if to in DETECTORS or (to == 'ours' and find_detector(contents)):
         ours = select_weights(convert_detector(contents, source), '', source)
         converted = ours if to == 'ours' else to_published(ours, to)
-        write_weights(
-            converted, results, out, 'state_dict' if to == 'ours' else 'model'
-        )
+        wrapper = 'state_dict' if to == 'ours' else 'model'
+        write_weights(converted, results, out, wrapper)
         lines = [f'{key} {list(tensor.shape)}' for key, tensor in converted.items()]
         said = 'tensors of a whole detector'
     else:  # a backbone; a classifier's head is dropped
-        weights, target = select_weights(contents, None, source), TARGETS[to]
+        weights = select_weights(contents, None, source)
+        target = TARGETS[to]
         layout = find_layout(weights, source)
         ours = layout.to_ours(weights)
         converted = target.from_ours(ours)
@@ -103,11 +101,11 @@ def key_table(weights: StateDict, layout: Layout, rows: Rows) -> list[str]:
     """A line for each key of the source; ``rows`` are our keys and the new ones."""
     lines = []
     for key, tensor in weights.items():
-        new = [
-            name for ours in new_keys(key, layout.keys) for name in new_keys(ours, rows)
-        ]
-        name = (
-            'same' if new == [key] else ' + '.join(new).replace('%', '*') or 'dropped'
-        )
+        new: list[str] = []
+        for ours in new_keys(key, layout.keys):
+            new += new_keys(ours, rows)
+        name = ' + '.join(new).replace('%', '*') or 'dropped'
+        if new == [key]:
+            name = 'same'
         lines.append(f'{key} {list(tensor.shape)} -> {name}')
     return lines

@@ -90,7 +90,8 @@ def save_for_hub(
     folder = Path(folder)
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f'{folder} is not empty: give another folder')
-    if (scope := config.get('default_scope')) not in TASKS:
+    scope = config.get('default_scope')
+    if scope not in TASKS:
         raise ValueError(
             f'default_scope must be one of {tuple(TASKS)}, it is {scope!r}'
         )
@@ -98,14 +99,12 @@ def save_for_hub(
 
     plain = config._cfg_dict.to_dict()
     dataset = plain['test_dataloader']['dataset']
+    palette = [tuple(map(int, colour)) for colour in colours]
     settings = dict(
         default_scope=scope,
         model=plain['model'],
         test_pipeline=prediction_steps(dataset),
-        metainfo=dict(
-            classes=tuple(classes),
-            palette=[tuple(map(int, colour)) for colour in colours],
-        ),
+        metainfo=dict(classes=tuple(classes), palette=palette),
     )
     if dataset.get('type') == 'TiledDataset':
         settings['tiles'] = {name: dataset[name] for name in TILES}
@@ -113,17 +112,15 @@ def save_for_hub(
         settings['masks'] = list(masks)
     settings = storable_settings(settings)
     folder.mkdir(parents=True, exist_ok=True)
+    # Copies: tensors that share memory are refused by the format.
+    tensors = {}
+    for key, value in weights.items():
+        tensors[key] = value.detach().cpu().contiguous().clone()
     with atomic_write(folder / WEIGHTS) as partial:
-        # Copies: tensors that share memory are refused by the format.
-        tensors = {
-            key: value.detach().cpu().contiguous().clone()
-            for key, value in weights.items()
-        }
         save_file(tensors, str(partial), metadata={'format': 'pt'})
     atomic_write_text(folder / CONFIG, json.dumps(settings, indent=1) + '\n')
-    atomic_write_text(
-        folder / CARD, card_text(config, name, classes, license, metrics or {})
-    )
+    card = card_text(config, name, classes, license, metrics or {})
+    atomic_write_text(folder / CARD, card)
     return folder
 
 
@@ -133,10 +130,10 @@ def prediction_steps(dataset: dict) -> list[dict]:
         dataset = dataset['dataset'] if 'dataset' in dataset else dataset['datasets'][0]
     steps = []
     for step in without_labels(dataset['pipeline']):
-        own = step['type'].startswith(f'{__name__.split(".")[0]}.')
-        steps.append(
-            dict(step, type=step['type'].rpartition('.')[2] if own else step['type'])
-        )
+        kind = step['type']
+        if kind.startswith('rope_dense.'):
+            kind = kind.rpartition('.')[2]
+        steps.append(dict(step, type=kind))
     return steps
 
 
@@ -159,8 +156,9 @@ def card_text(
         classes=f'{len(classes)} classes: {", ".join(classes)}.',
     )
     if metrics:
-        rows = [f'| {metric} | {value:.4g} |\n' for metric, value in metrics.items()]
-        text += ''.join(['\n| metric | |\n|---|---:|\n', *rows])
+        text += '\n| metric | |\n|---|---:|\n'
+        for metric, value in metrics.items():
+            text += f'| {metric} | {value:.4g} |\n'
     return text
 
 
@@ -197,30 +195,23 @@ def load_from_hub(source: str, device: str | torch.device = 'cpu') -> BaseModel:
         CheckpointError: a file cannot be fetched or read, the model cannot be built, or the
             weights do not fit.
     """
-    cfg, weights = (
-        read_settings(fetch_model_file(source, CONFIG)),
-        fetch_weights_file(source),
-    )
+    cfg = read_settings(fetch_model_file(source, CONFIG))
+    weights = fetch_weights_file(source)
     init_default_scope(cfg.default_scope)
+    scope = MODELS.switch_scope_and_registry(cfg.default_scope)
     try:
-        with (
-            MODELS.switch_scope_and_registry(cfg.default_scope) as models,
-            registered_only(),
-        ):
+        with scope as models, registered_only():
             model = models.build(copy.deepcopy(cfg.model))
     except Exception as error:  # of any code
-        problem = one_line(error)
-        raise CheckpointError(
-            f'{source}: the model cannot be built: {problem}'
-        ) from error
+        problem = f'the model cannot be built: {one_line(error)}'
+        raise CheckpointError(f'{source}: {problem}') from error
     try:
         model.load_state_dict(read_checkpoint(weights, source))
     except RuntimeError as error:
-        problem = one_line(error)
-        raise CheckpointError(
-            f'{source}: weights do not fit the config: {problem}'
-        ) from error
-    model.cfg, model.dataset_meta = cfg, dict(cfg.metainfo)
+        problem = f'weights do not fit the config: {one_line(error)}'
+        raise CheckpointError(f'{source}: {problem}') from error
+    model.cfg = cfg
+    model.dataset_meta = dict(cfg.metainfo)
     return revert_sync_batchnorm(model).to(device).eval()
 
 
@@ -245,8 +236,15 @@ def fetch_model_file(source: str, name: str) -> Path:
     Raises:
         CheckpointError: there is none, or it is a link that leaves the folder.
     """
-    if source.startswith(HUB):
-        return fetch_hub_file(source, name)
+    if source.startswith(HUB):  # into huggingface_hub's cache
+        repository, _, revision = source.removeprefix(HUB).partition('@')
+        try:
+            from huggingface_hub import hf_hub_download
+
+            return Path(hf_hub_download(repository, name, revision=revision or None))
+        except (ImportError, OSError, ValueError) as error:
+            problem = f'no {name} ({one_line(error)})'
+            raise CheckpointError(f'{source}: {problem}') from error
     folder = Path(source)
     if not (folder / name).is_file():
         raise CheckpointError(
@@ -258,14 +256,3 @@ def fetch_model_file(source: str, name: str) -> Path:
             f'{folder / name}: a link that leaves the folder, {(folder / name).resolve()}'
         )
     return folder / name
-
-
-def fetch_hub_file(source: str, name: str) -> Path:
-    """A file of a hub repository, in huggingface_hub's cache."""
-    try:
-        from huggingface_hub import hf_hub_download
-
-        repository, _, revision = source.removeprefix(HUB).partition('@')
-        return Path(hf_hub_download(repository, name, revision=revision or None))
-    except (ImportError, OSError, ValueError) as error:
-        raise CheckpointError(f'{source}: no {name} ({one_line(error)})') from error

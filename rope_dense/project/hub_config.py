@@ -10,7 +10,7 @@ name of a closed set, and no other text in it can name a file, an address or a m
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,12 +28,10 @@ from ..utils.config_parts import nodes
 
 KEYS = ('default_scope', 'model', 'test_pipeline', 'metainfo')
 TILES = ('tile', 'overlap', 'scales')  # of a run on tiles, see ``TilePlan``
-DATASETS = {
-    'mmdet': 'CocoDataset',
-    'mmseg': 'BaseSegDataset',
-}  # by task; only named, never built
+DATASETS = {'mmdet': 'CocoDataset', 'mmseg': 'BaseSegDataset'}  # named, never built
 SCOPES = ('mmengine', 'mmdet', 'mmseg')
-PACKAGES = (*SCOPES, 'mmcv', 'rope_dense', 'torch')  # whose classes a config may name
+# Whose classes a config may name.
+PACKAGES = ('mmengine.', 'mmdet.', 'mmseg.', 'mmcv.', 'rope_dense.', 'torch.')
 # Types that no registry has: functions and layers of mmcv.ops (mmcv evaluates the name of the
 # non-maximum suppression), and scalings.
 OTHER_TYPES = {
@@ -46,26 +44,25 @@ TRANSFORMS = (  # what predictions need
     'ResizeToMultiple', 'FixScaleResize', 'FixShapeResize', 'CenterCrop', 'Pad',
     'PadBottomRight', 'Normalize', 'PackDetInputs', 'PackSegInputs', LoadBands.__name__,
 )  # fmt: skip
-PIPELINE_TYPES = {
-    *TRANSFORMS,
-    *(f'{scope}.{name}' for scope in SCOPES for name in TRANSFORMS),
-}
+PIPELINE_TYPES = {*TRANSFORMS}
+for scope in SCOPES:
+    PIPELINE_TYPES.update(f'{scope}.{name}' for name in TRANSFORMS)
 # Classes that read, download or evaluate what a config gives them, by their modules.
 REFUSED = (
-    'mmdet.models.detectors.d2_wrapper',
-    'mmdet.models.detectors.glip',
-    'mmdet.models.detectors.grounding_dino',
-    'mmdet.models.detectors.kd_one_stage',
-    'mmdet.models.detectors.lad',
-    'mmdet.models.dense_heads.atss_vlfusion_head',
-    'mmdet.models.language_models',
-    'mmdet.models.mot',
-    'mmdet.models.task_modules.tracking',
-    'mmdet.models.trackers',
-    'mmseg.models.backbones.timm_backbone',
-    'mmseg.models.backbones.vpd',
-    'mmseg.models.text_encoder',
-    'rope_dense.models.shared_backbone',
+    'mmdet.models.detectors.d2_wrapper.',
+    'mmdet.models.detectors.glip.',
+    'mmdet.models.detectors.grounding_dino.',
+    'mmdet.models.detectors.kd_one_stage.',
+    'mmdet.models.detectors.lad.',
+    'mmdet.models.dense_heads.atss_vlfusion_head.',
+    'mmdet.models.language_models.',
+    'mmdet.models.mot.',
+    'mmdet.models.task_modules.tracking.',
+    'mmdet.models.trackers.',
+    'mmseg.models.backbones.timm_backbone.',
+    'mmseg.models.backbones.vpd.',
+    'mmseg.models.text_encoder.',
+    'rope_dense.models.shared_backbone.',
 )
 # Keys of initial weights, of where files are and of training: a stored model has none of them.
 LEFT_OUT = (
@@ -76,9 +73,7 @@ REGISTERED = (
     'be registered by mmengine, mmcv, mmdet, mmseg or rope_dense, and not be of those that read '
     'files or run programs'
 )
-WORDS = re.compile(
-    r'[\w\- ]*'
-)  # neither a path nor an address, a module or an expression
+WORDS = re.compile(r'[\w\- ]*')  # no path, address, module or expression
 KEY = re.compile(r'[A-Za-z_]\w*')
 DEEPEST = 50  # dicts and lists within each other; the shipped configs have 8
 TOO_DEEP = f'more than {DEEPEST} dicts or lists within each other'
@@ -110,21 +105,21 @@ def read_settings(path: Path) -> Config:
         raise CheckpointError(f'{path}: {TOO_DEEP}') from error
     if any(fixed_convention(node.get('type')) for _, node in nodes(settings['model'])):
         import_module('rope_dense.models.mmrotate')
-    scope, pipeline = settings['default_scope'], settings['test_pipeline']
-    dataset = dict(
-        type=DATASETS[scope], pipeline=pipeline, metainfo=settings['metainfo']
-    )
-    if masks := settings.pop('masks', None):
+    kind = DATASETS[settings['default_scope']]
+    pipeline = settings['test_pipeline']
+    metainfo = settings['metainfo']
+    dataset = dict(type=kind, pipeline=pipeline, metainfo=metainfo)
+    masks = settings.pop('masks', None)
+    tiles = settings.pop('tiles', None)
+    if masks:
         dataset.update(values=masks[:-1], void=masks[-1:])
-    if tiles := settings.pop('tiles', None):
-        dataset.update(tiles, type='TiledDataset', kind=dataset['type'])
-    loader = dict(
-        batch_size=1, num_workers=0, persistent_workers=False, dataset=dataset
-    )
-    test = dict(
-        test_dataloader=loader, test_cfg=dict(type='TestLoop'), test_evaluator=[]
-    )
-    return Config({**settings, **test}, cfg_text=text, filename=str(path))
+    if tiles:
+        dataset.update(tiles, type='TiledDataset', kind=kind)
+    loader = dict(batch_size=1, num_workers=0, persistent_workers=False)
+    settings['test_dataloader'] = dict(loader, dataset=dataset)
+    settings['test_cfg'] = dict(type='TestLoop')
+    settings['test_evaluator'] = []
+    return Config(settings, cfg_text=text, filename=str(path))
 
 
 def is_stored_config(cfg: Config) -> bool:
@@ -141,7 +136,8 @@ def storable_settings(settings: dict) -> dict:
     kept = without_left_out(settings)
     stored = encode(kept, '')
     back = decode(json.loads(json.dumps(stored)))
-    if changed := [key for key in kept if back.get(key) != kept[key]]:
+    changed = [key for key in kept if back.get(key) != kept[key]]
+    if changed:
         raise ValueError(f'{", ".join(changed)}: has values that JSON changes')
     check_stored(stored)
     return stored
@@ -150,9 +146,11 @@ def storable_settings(settings: dict) -> dict:
 def without_left_out(part: Any) -> Any:
     """A part of a config without the keys of ``LEFT_OUT``, at any depth."""
     if isinstance(part, Mapping):
-        return {
-            k: without_left_out(value) for k, value in part.items() if k not in LEFT_OUT
-        }
+        kept = {}
+        for name, value in part.items():
+            if name not in LEFT_OUT:
+                kept[name] = without_left_out(value)
+        return kept
     if isinstance(part, (list, tuple)):
         return type(part)(map(without_left_out, part))
     return part
@@ -161,14 +159,13 @@ def without_left_out(part: Any) -> Any:
 def encode(part: Any, key: str) -> Any:
     """A part of a config as JSON has it; ``key`` is its name in messages."""
     if isinstance(part, dict):
-        if wrong := [
-            name for name in part if not isinstance(name, str) or name == 'tuple'
-        ]:
-            raise ValueError(f'{key}: the key {wrong[0]!r} cannot be stored')
-        return {
-            name: encode(value, f'{key}.{name}'.lstrip('.'))
-            for name, value in part.items()
-        }
+        for name in part:
+            if not isinstance(name, str) or name == 'tuple':
+                raise ValueError(f'{key}: the key {name!r} cannot be stored')
+        stored = {}
+        for name, value in part.items():
+            stored[name] = encode(value, f'{key}.{name}'.lstrip('.'))
+        return stored
     if isinstance(part, tuple):
         return {'tuple': encode(list(part), key)}
     if isinstance(part, list):
@@ -192,8 +189,10 @@ def decode(part: Any) -> Any:
 
 def without_repeats(pairs: list[tuple[str, Any]]) -> dict:
     """A dict of JSON; a key that stands twice is an error."""
-    if len(settings := dict(pairs)) < len(pairs):
-        raise ValueError(f'a key appears twice in {sorted(name for name, _ in pairs)}')
+    settings = dict(pairs)
+    if len(settings) < len(pairs):
+        names = sorted(name for name, _ in pairs)
+        raise ValueError(f'a key appears twice in {names}')
     return settings
 
 
@@ -202,12 +201,13 @@ def check_stored(stored: Any) -> None:
     if not isinstance(stored, dict) or {*stored} - {'tiles', 'masks'} != {*KEYS}:
         given = list(stored) if isinstance(stored, dict) else stored
         refuse_stored('the keys', given, f'be {KEYS}')
-    scope, metainfo = stored['default_scope'], decode(stored['metainfo'])
+    scope = stored['default_scope']
+    metainfo = decode(stored['metainfo'])
     if not isinstance(scope, str) or scope not in DATASETS:
         refuse_stored('default_scope', scope, f'be one of {tuple(DATASETS)}')
-    if not isinstance(stored['model'], dict) or not isinstance(
-        stored['test_pipeline'], list
-    ):
+    model = stored['model']
+    pipeline = stored['test_pipeline']
+    if not isinstance(model, dict) or not isinstance(pipeline, list):
         raise ValueError('model must be a dict and test_pipeline a list')
     if not is_metainfo(metainfo):
         raise ValueError(
@@ -215,18 +215,13 @@ def check_stored(stored: Any) -> None:
             '255 each)'
         )
     if 'tiles' in stored and not is_tiles(stored['tiles']):
-        refuse_stored(
-            'tiles',
-            stored['tiles'],
-            f'be {TILES}: pixels, fewer pixels, and 0.001 to 1000',
-        )
+        allowed = f'be {TILES}: pixels, fewer pixels, and 0.001 to 1000'
+        refuse_stored('tiles', stored['tiles'], allowed)
     masks = stored.get('masks', [])
-    if not isinstance(masks, list) or not all(
-        type(x) is int and 0 <= x < 2**16 for x in masks
-    ):
+    if not isinstance(masks, list) or not are_integers(masks, 2**16):
         refuse_stored('masks', masks, 'be numbers from 0 to 65535')
-    check_part(stored['model'], 'model', model_types(scope))
-    check_part(stored['test_pipeline'], 'test_pipeline', PIPELINE_TYPES)
+    check_part(model, 'model', model_types(scope))
+    check_part(pipeline, 'test_pipeline', PIPELINE_TYPES)
 
 
 def is_tiles(tiles: Any) -> bool:
@@ -249,20 +244,26 @@ def is_metainfo(metainfo: Any) -> bool:
     """Return whether it has classes and their colours only."""
     if not isinstance(metainfo, dict) or {*metainfo} != {'classes', 'palette'}:
         return False
-    classes, palette = metainfo['classes'], metainfo['palette']
+    classes = metainfo['classes']
+    palette = metainfo['palette']
     if not isinstance(classes, (list, tuple)) or not isinstance(palette, (list, tuple)):
         return False
-    colours = [colour for colour in palette if isinstance(colour, (list, tuple))]
-    levels = [level for colour in colours for level in colour]
-    return (
-        all(isinstance(name, str) and name.isprintable() for name in classes)
-        and not any(
-            '{{' in name for name in classes
-        )  # a template, if the config is dumped
-        and len(colours) == len(palette)
-        and all(len(colour) == 3 for colour in colours)
-        and all(type(level) is int and 0 <= level < 256 for level in levels)
-    )
+    for name in classes:
+        if not isinstance(name, str) or not name.isprintable():
+            return False
+        if '{{' in name:  # a template, if the config is dumped
+            return False
+    for colour in palette:
+        if not isinstance(colour, (list, tuple)) or len(colour) != 3:
+            return False
+        if not are_integers(colour, 256):
+            return False
+    return True
+
+
+def are_integers(values: Sequence[Any], end: int) -> bool:
+    """Return whether all values are integers from 0 to below an end."""
+    return all(type(value) is int and 0 <= value < end for value in values)
 
 
 def check_part(part: Any, key: str, types: Collection[str]) -> None:
@@ -304,26 +305,25 @@ def model_types(scope: str) -> set[str]:
         import_module('rope_dense.data.transforms')
     names = set(OTHER_TYPES)
     for root in (MODELS, TASK_UTILS):
-        for own_scope, known in [('mmengine', root), *root.children.items()]:
-            if own_scope in SCOPES:
-                allowed = {
-                    name for name in known.module_dict if is_allowed_class(known, name)
-                }
-                names |= {f'{own_scope}.{name}' for name in allowed}
-                names |= allowed if own_scope in ('mmengine', scope) else set()
+        for own_scope, known in (dict(mmengine=root) | root.children).items():
+            if own_scope not in SCOPES:
+                continue
+            allowed = {
+                name for name in known.module_dict if is_allowed_class(known, name)
+            }
+            names.update(f'{own_scope}.{name}' for name in allowed)
+            if own_scope in ('mmengine', scope):
+                names |= allowed
+            if own_scope == scope:
                 # A bare name means the task's own class, where there is one.
-                names -= (
-                    known.module_dict.keys() - allowed if own_scope == scope else set()
-                )
+                names -= known.module_dict.keys() - allowed
     return names
 
 
 def is_allowed_class(known: Registry, name: str) -> bool:
     """Return whether a registered class is of a known package and none of ``REFUSED``."""
     module = f'{known.module_dict[name].__module__}.'
-    return module.startswith(tuple(f'{package}.' for package in PACKAGES)) and not (
-        module.startswith(tuple(f'{refused}.' for refused in REFUSED))
-    )
+    return module.startswith(PACKAGES) and not module.startswith(REFUSED)
 
 
 @contextmanager

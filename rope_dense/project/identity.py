@@ -49,11 +49,11 @@ class Identity:
             checkpoint_sha256='checkpoint',
             package_version='version of rope_dense',
         )
-        return [
-            words
-            for name, words in names.items()
-            if other.get(name) != getattr(self, name)
-        ]
+        found = []
+        for name, words in names.items():
+            if other.get(name) != getattr(self, name):
+                found.append(words)
+        return found
 
 
 def hash_of(checkpoint: str) -> str:

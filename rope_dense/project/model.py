@@ -56,9 +56,8 @@ def random_model(cfg: Config) -> BaseModel:
         if isinstance(init_cfg, dict) and init_cfg.get('type') == 'Pretrained':
             node.init_cfg = None
     model = build_model(cfg)
-    MMLogger.get_current_instance().setLevel(
-        'WARNING'
-    )  # or every initialised weight is listed
+    # Or every initialised weight is listed
+    MMLogger.get_current_instance().setLevel('WARNING')
     model.init_weights()
     return revert_sync_batchnorm(model)
 
@@ -88,9 +87,8 @@ def classes_and_colours(
     palette = known.get('palette') or ()
     check_classes(cfg, key, classes)
     if len(palette) < len(classes):
-        palette = (
-            np.random.default_rng(0).integers(256, size=(len(classes), 3)).tolist()
-        )
+        random = np.random.default_rng(0)
+        palette = random.integers(256, size=(len(classes), 3)).tolist()
     return list(classes), [tuple(colour) for colour in palette[: len(classes)]]
 
 
@@ -104,21 +102,17 @@ def mask_numbers(cfg: Config) -> np.ndarray | None:
     if 'kind' in dataset:  # of a ``TiledDataset``
         dataset = ConfigDict(dataset, type=dataset.kind)
     kind: Any = component_of(cfg, DATASETS, dataset)
-    classes, void = (
-        class_info(cfg, dataset).get('classes') or (),
-        dataset.get('void') or (),
-    )
+    classes = class_info(cfg, dataset).get('classes') or ()
+    void = dataset.get('void') or ()
     if not hasattr(kind, 'get_label_map') or len(classes) > IGNORED:
         return None
-    known = (
-        kind.METAINFO.get('classes') or classes
-    )  # the data set may have some of them only
+    # The data set may have some of its class's only.
+    known = kind.METAINFO.get('classes') or classes
     numbers = class_numbers(known, dataset.get('values'), void)
     default = signature(kind).parameters.get('reduce_zero_label')
     reduces = dataset.get('reduce_zero_label', default and default.default)
-    return stored_numbers(
-        [numbers[known.index(x)] + bool(reduces) for x in classes], void
-    )
+    own = [numbers[known.index(name)] + bool(reduces) for name in classes]
+    return stored_numbers(own, void)
 
 
 def num_things(cfg: Config) -> int:

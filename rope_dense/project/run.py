@@ -26,12 +26,8 @@ LOGS = (  # of mmengine, by the time of a start
     '{0}/vis_data/config.py',
     '{0}/vis_data/events.out.tfevents.*',
 )
-OWN = (
-    ('', TRAINING),
-    ('', 'resolutions.json'),
-    ('report', ''),
-    ('scaling', ''),
-)  # folder, record
+# Folders with their records
+OWN = ('', TRAINING), ('', 'resolutions.json'), ('report', ''), ('scaling', '')
 RANKS = ('RANK', 'SLURM_PROCID', 'OMPI_COMM_WORLD_RANK')
 SWEEP = "type='ResolutionLoop'"  # in the test_cfg that earlier versions wrote over a run's config
 
@@ -48,10 +44,9 @@ class Run:
     @property
     def config_file(self) -> str:
         """The path of the one config; UsageError for none or several."""
+        files = sorted(self.folder.glob('*.py'))
         # Earlier versions of ``rope-dense test`` wrote NAME_test.py beside it.
-        found = [
-            x for x in sorted(self.folder.glob('*.py')) if not x.stem.endswith('_test')
-        ]
+        found = [file for file in files if not file.stem.endswith('_test')]
         if len(found) != 1:
             names = ', '.join(file.name for file in found) or 'none'
             raise UsageError(
@@ -91,12 +86,14 @@ class Run:
 
         UsageError for none.
         """
-        named, found = self.record.get('file'), self.folder.glob('best_*.pth')
-        best = sorted(
-            found, key=lambda path: (path.name == named, step_of(path), path.name)
+        named = self.record.get('file')
+        best = max(
+            self.folder.glob('best_*.pth'),
+            key=lambda path: (path.name == named, step_of(path), path.name),
+            default=self.last,
         )
-        if chosen := str(best[-1]) if best else self.last:
-            return chosen
+        if best:
+            return str(best)
         raise UsageError(
             f'{self.folder}: no checkpoint (best_*.pth or last_checkpoint)'
         )
@@ -113,9 +110,8 @@ class Run:
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints that a training wrote, by their names."""
-        return sorted(
-            x for x in self.folder.glob('*.pth') if CHECKPOINT.fullmatch(x.name)
-        )
+        files = sorted(self.folder.glob('*.pth'))
+        return [file for file in files if CHECKPOINT.fullmatch(file.name)]
 
     def written(self, launcher: str = 'none') -> AbstractContextManager[object]:
         """Within this context, no other training can write the run; BlockingIOError if one does.
@@ -147,15 +143,20 @@ class Run:
                 f'{found[-1].name}: continue it by resume (--resume), give another work_dir '
                 '(--work-dir), or remove it by overwrite (--overwrite)'
             )
-        lists = (
-            () if resumes else (LAST, BEST)
-        )  # which another program may have written
-        names = [os.path.basename(cfg.filename), *lists, *others]
-        self.recorded(names).check([*found, *(self.folder / name for name in names)])
-        sources = [node.get('checkpoint') for _, node in nodes(cfg.model)] + [
-            cfg.get('load_from')
-        ]
-        removed = {path.resolve() for path in self.removed(cfg)} if overwrite else set()
+        names = [os.path.basename(cfg.filename)]
+        if not resumes:  # another program may have written these
+            names += [LAST, BEST]
+        names += others
+        files = found + [self.folder / name for name in names]
+        self.recorded(names).check(files)
+        if overwrite:
+            self.check_kept(cfg)
+
+    def check_kept(self, cfg: Config) -> None:
+        """Raise UsageError if ``clear`` removes a file that the training starts from."""
+        sources = [node.get('checkpoint') for _, node in nodes(cfg.model)]
+        sources.append(cfg.get('load_from'))
+        removed = {path.resolve() for path in self.removed(cfg)}
         for source in filter(None, sources):
             if Path(str(source)).resolve() in removed:
                 raise UsageError(
@@ -164,13 +165,13 @@ class Run:
 
     def recorded(self, names: Sequence[str]) -> Results:
         """What trainings wrote; of an earlier version, without a record, also ``names``."""
-        results, is_old = (
-            Results(self.folder, TRAINING),
-            not read_records(self.folder, TRAINING),
-        )
+        results = Results(self.folder, TRAINING)
+        if read_records(self.folder, TRAINING):
+            return results
         listed = [os.path.basename(self.last or ''), str(self.record.get('file', ''))]
-        if is_old and any((self.folder / name).is_file() for name in listed):
-            found = [x for x in self.folder.glob('*/*.log') if x.stem == x.parent.name]
+        if any((self.folder / name).is_file() for name in listed):
+            logs = self.folder.glob('*/*.log')
+            found = [log for log in logs if log.stem == log.parent.name]
             found += [self.folder / name for name in (*listed, *names)]
             for path in filter(Path.is_file, found):
                 results.note(path, path)
@@ -178,19 +179,14 @@ class Run:
 
     def removed(self, cfg: Config) -> list[Path]:
         """The files that ``clear`` removes."""
-        found = [
-            x
-            for part, name in OWN
-            for x in Results(self.folder / part, name).paths(name)
-        ]
-        names = read_records(self.folder, TRAINING)
-        times = [os.path.dirname(name) for name in names if name.endswith('.log')]
-        found += [
-            x
-            for time in times
-            for log in LOGS
-            for x in self.folder.glob(log.format(time))
-        ]
+        found: list[Path] = []
+        for part, name in OWN:
+            found += Results(self.folder / part, name).paths(name)
+        for name in read_records(self.folder, TRAINING):
+            if name.endswith('.log'):
+                time = os.path.dirname(name)
+                for log in LOGS:
+                    found += self.folder.glob(log.format(time))
         given = Path(cfg.filename).resolve()
         return [path for path in dict.fromkeys(found) if path.resolve() != given]
 

@@ -1,11 +1,8 @@
-"""Load checkpoints of whole models strictly, also when mmengine loads them.
-
-The result of configs/own/adapt.py: the backbone alone, for ``own.weights`` of another task.
-"""
+"""Load checkpoints of whole models strictly, also when mmengine loads them; write a backbone."""
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -27,6 +24,7 @@ from ..checkpoints.channels import (
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import keys_text
 from ..checkpoints.fetch import Location, fetch
+from ..checkpoints.keys import StateDict
 from ..checkpoints.read import keep_read, read_ahead, read_checkpoint
 from ..checkpoints.weights import check_plain, select_weights
 from ..utils.config_parts import nodes
@@ -37,6 +35,7 @@ from .contents import check_angle_convention, class_info, datasets_of, stored_cl
 from .own.fit import BACKBONE
 from .run import Run
 
+Reader = Callable[[str, str], dict]  # of a file, by its name in errors
 TRAINING_STATE = ('meta', 'message_hub', 'optimizer')
 
 
@@ -69,7 +68,8 @@ def resolve_resume(cfg: Config, resume: str) -> None:
             f'--resume: no checkpoint in {cfg.work_dir}, training starts from the beginning'
         )
         return
-    cfg.resume, cfg.load_from = True, path
+    cfg.resume = True
+    cfg.load_from = path
 
 
 def check_initial_weights(cfg: Config, model: nn.Module) -> None:
@@ -85,12 +85,8 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
     """
     given = str(cfg.model.get('pretrained') or '')  # mmseg gives it to the backbone
     backbone = getattr(model, 'backbone', None)
-    is_of_zoo = '://' in given and not given.startswith(WEB)
-    if (
-        is_of_zoo
-        and isinstance(backbone, Backbone)
-        and not cfg.model.backbone.get('init_cfg')
-    ):
+    is_used = isinstance(backbone, Backbone) and not cfg.model.backbone.get('init_cfg')
+    if is_used and '://' in given and not given.startswith(WEB):
         raise UsageError(
             f'model.pretrained={given!r}: weights of the backbone that {type(backbone).__name__} '
             'replaces; set model.pretrained=None, and give weights by model.backbone.init_cfg'
@@ -100,13 +96,15 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
             checkpoint = node.get('checkpoint')
             if not is_remote(checkpoint):
                 read_ahead(fetch(checkpoint), f'{key}.checkpoint {str(checkpoint)!r}')
-    if (path := cfg.get('load_from')) and not is_remote(path):
+    path = cfg.get('load_from')
+    if path and not is_remote(path):
         prepare_start(cfg, model, path)
 
 
 def check_fetched_weights(cfg: Config, model: nn.Module) -> None:
     """Check a `load_from` or resume to download, after processes are connected: one fetches it."""
-    if (path := cfg.get('load_from')) and str(path).startswith((*WEB, HUB)):
+    path = cfg.get('load_from')
+    if path and str(path).startswith((*WEB, HUB)):
         prepare_start(cfg, model, path)
 
 
@@ -123,7 +121,8 @@ def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
         check_class_names(cfg, 'train_dataloader', checkpoint, starts=True)
         keep_read(fetch(path), checkpoint | dict(state_dict=weights))
         return
-    if missing := [key for key in TRAINING_STATE if key not in checkpoint]:
+    missing = [key for key in TRAINING_STATE if key not in checkpoint]
+    if missing:
         raise UsageError(
             f'{origin}: no training run to continue, the file has no {", ".join(missing)}. To '
             f'start from its weights: --cfg-options load_from={path}'
@@ -139,10 +138,12 @@ def check_class_names(
     A warning names both if they differ; UsageError for the same words in another order, which is
     but a warning if a training starts from the checkpoint.
     """
-    stored = [*stored_classes(checkpoint).get('classes', ())]
-    for key, dataset in datasets_of(cfg, loader) if cfg.get(loader) else ():
-        names = [*(class_info(cfg, dataset).get('classes') or ())]
-        if not stored or not names or stored == names:
+    stored = list(stored_classes(checkpoint).get('classes', ()))
+    if not stored or not cfg.get(loader):
+        return
+    for key, dataset in datasets_of(cfg, loader):
+        names = list(class_info(cfg, dataset).get('classes') or ())
+        if not names or stored == names:
             continue
         text = f'classes of the checkpoint: {", ".join(stored)}; of {key}: {", ".join(names)}'
         if sorted(stored) == sorted(names) and not starts:
@@ -160,7 +161,7 @@ def preload_tested_weights(path: str, model: nn.Module) -> dict:
 
 
 def load_tested_weights(
-    path: str, model: nn.Module, reader: Callable[[str, str], dict] = read_checkpoint
+    path: str, model: nn.Module, reader: Reader = read_checkpoint
 ) -> dict:
     """Load the checkpoint of a test into a model; return its contents.
 
@@ -177,36 +178,38 @@ def load_tested_weights(
 
 
 def read_checkpoint_weights(
-    path: Location, origin: str, reader: Callable[[str, str], dict] = read_ahead
-) -> tuple[dict, dict[str, Tensor]]:
+    path: Location, origin: str, reader: Reader = read_ahead
+) -> tuple[dict, StateDict]:
     """The contents of a checkpoint, by default kept for ``load_from_source``, and its weights.
 
     UsageError if it has none where mmengine looks for them, CheckpointError for odd ones.
     """
     checkpoint = convert_detector(reader(fetch(path), origin), origin)
     entries = checkpoint.get('state_dict', checkpoint)
-    entries = entries if isinstance(entries, dict) else {}
-    weights = {
-        key: value for key, value in entries.items() if isinstance(value, Tensor)
-    }
+    weights = {}
+    if isinstance(entries, dict):
+        for key, value in entries.items():
+            if isinstance(value, Tensor):
+                weights[key] = value
     if not weights:
         raise UsageError(
             f"{origin}: no weights under 'state_dict' or at the top, where mmengine looks for "
             f'them; the file has {keys_text(checkpoint, 8)}'
         )
     check_plain(weights, origin)
-    return checkpoint, {
-        key.removeprefix('module.'): value for key, value in weights.items()
-    }
+    plain = {key.removeprefix('module.'): value for key, value in weights.items()}
+    return checkpoint, plain
 
 
-def load_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> None:
+def load_complete(model: nn.Module, weights: StateDict, origin: str) -> None:
     """Load weights into a model; UsageError unless complete (mmengine only warns) and finite."""
-    if without_values := [key for key, weight in weights.items() if weight.is_meta]:
+    empty = [key for key, weight in weights.items() if weight.is_meta]
+    if empty:
         raise UsageError(
-            f'{origin}: has no values (meta device) for {keys_text(without_values)}'
+            f'{origin}: has no values (meta device) for {keys_text(empty)}'
         )
-    if problem := try_load_weights(model, weights, ('num_batches_tracked',)):
+    problem = try_load_weights(model, weights, ('num_batches_tracked',))
+    if problem:
         raise UsageError(
             f'{origin} does not fit the config: {problem}; give the config and the --cfg-options '
             'that it was trained with'
@@ -214,7 +217,7 @@ def load_complete(model: nn.Module, weights: dict[str, Tensor], origin: str) -> 
     check_finite(weights, origin)
 
 
-def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
+def check_finite(weights: StateDict, origin: str) -> None:
     """Raise UsageError for numbers that are NaN or infinite, as a diverged training leaves."""
     wrong = [key for key, weight in weights.items() if not torch.isfinite(weight).all()]
     if wrong:
@@ -224,35 +227,32 @@ def check_finite(weights: Mapping[str, Tensor], origin: str) -> None:
         )
 
 
-def check_whole_backbone(
-    model: nn.Module, weights: dict[str, Tensor], origin: str
-) -> None:
+def check_whole_backbone(model: nn.Module, weights: StateDict, origin: str) -> None:
     """Raise UsageError unless a checkpoint to start from has all of the model's backbone.
 
     Of a model without a backbone, one weight has to fit.
     """
-    part, start = model, ''
+    part = model
+    start = ''
     may_lack: tuple[str, ...] = ('',)  # anything
-    if isinstance(backbone := getattr(model, 'backbone', None), nn.Module):
-        part, start = backbone, 'backbone.'
+    backbone = getattr(model, 'backbone', None)
+    if isinstance(backbone, nn.Module):
+        part = backbone
+        start = 'backbone.'
         may_lack = ('num_batches_tracked', '.lora.down', '.lora.up')
     elif not weights.keys() & model.state_dict().keys():
         may_lack = ()
-    own = {
-        key.removeprefix(start): w
-        for key, w in weights.items()
-        if key.startswith(start)
-    }
-    problem, modules = try_load_weights(part, own, may_lack), dict(part.named_modules())
-    lost = [
-        key
-        for key in own.keys() - part.state_dict().keys()
-        if key.rpartition('.')[0] in modules
-    ]
-    if start and lost and not problem:
-        problem = (
-            f'it has {len(lost)} weights more, such as {keys_text(sorted(lost), 3)}'
-        )
+    own = {}
+    for key, weight in weights.items():
+        if key.startswith(start):
+            own[key.removeprefix(start)] = weight
+    problem = try_load_weights(part, own, may_lack)
+    if start and not problem:
+        modules = dict(part.named_modules())
+        more = sorted(own.keys() - part.state_dict().keys())
+        lost = [key for key in more if key.rpartition('.')[0] in modules]
+        if lost:
+            problem = f'it has {len(lost)} weights more, such as {keys_text(lost, 3)}'
     if problem:
         raise UsageError(
             f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
@@ -262,7 +262,7 @@ def check_whole_backbone(
 
 
 def adapt_to_channels(
-    cfg: Config, model: nn.Module, weights: dict[str, Tensor], origin: str
+    cfg: Config, model: nn.Module, weights: StateDict, origin: str
 ) -> None:
     """Adapt the RGB weights of a checkpoint to start from to a model of other channels, in place.
 
@@ -271,7 +271,8 @@ def adapt_to_channels(
     numbers = {*rgb_keys(model, weights, WHOLE).values()} - {len(RGB)}
     if not numbers:
         return
-    if (channels := cfg.get('load_channels')) is None:
+    channels = cfg.get('load_channels')
+    if channels is None:
         number = max(numbers)
         raise UsageError(
             f'{origin} is for RGB images, and the model has {number} channels: give '
@@ -282,30 +283,31 @@ def adapt_to_channels(
     print(f'load_from: {keys_text(changed)} adapted to {channels_text(channels)}')
 
 
-def leave_out_misfits(weights: dict[str, Tensor], model: nn.Module) -> None:
+def leave_out_misfits(weights: StateDict, model: nn.Module) -> None:
     """Remove weights whose shape differs from the model's, in place, and say so.
 
     A head of other classes has such weights; mmengine would print a line for each.
     """
     own = model.state_dict()
-    misfits = {
-        key: (tuple(weight.shape), tuple(own[key].shape))
-        for key, weight in weights.items()
-        if key in own and own[key].shape != weight.shape
-    }
+    misfits = []
+    for key, weight in weights.items():
+        if key in own and own[key].shape != weight.shape:
+            misfits.append(key)
     if misfits:
         parts = ', '.join(sorted({key.split('.')[0] for key in misfits}))
-        key, (old, new) = next(iter(misfits.items()))
+        first = misfits[0]
+        old = tuple(weights[first].shape)
+        new = tuple(own[first].shape)
         print(
             f'load_from: {len(misfits)} weights of {parts} start anew, as their shapes differ: '
-            f'{key} {old} -> {new} ...'
+            f'{first} {old} -> {new} ...'
         )
     for key in misfits:
         del weights[key]
 
 
 def try_load_weights(
-    module: nn.Module, weights: dict[str, Tensor], may_lack: tuple[str, ...]
+    module: nn.Module, weights: StateDict, may_lack: tuple[str, ...]
 ) -> str:
     """Load weights, which may lack keys with these ends; returns what does not fit, else ''."""
     try:
@@ -313,36 +315,31 @@ def try_load_weights(
     except RuntimeError as error:  # a heading, then one line for each size mismatch
         return ' '.join(str(error).split('\n')[1:2]).strip().rstrip('.') or str(error)
     missing = [key for key in missing if not key.endswith(may_lack)]
-    return (
-        f'it lacks {len(missing)} weights, such as {keys_text(missing, 3)}'
-        if missing
-        else ''
-    )
+    if not missing:
+        return ''
+    return f'it lacks {len(missing)} weights, such as {keys_text(missing, 3)}'
 
 
 def write_backbone(cfg: Config) -> None:
     """Write the backbone of a run's last checkpoint to its folder, adapters merged.
 
-    A safetensors file in this package's layout, whose metadata names the architecture, the weights
-    that the training started from, and the teacher's: their licences apply to it.
+    It is the result of configs/own/adapt.py, for ``own.weights`` of another task: a safetensors
+    file in this package's layout, whose metadata names the architecture, the weights that the
+    training started from, and the teacher's: their licences apply to it.
     """
     from safetensors.torch import save_file
 
-    run, settings = Run(Path(cfg.work_dir)), cfg.model.backbone
+    run = Run(Path(cfg.work_dir))
+    settings = cfg.model.backbone
     last = str(run.last)
     backbone = MODELS.build(dict(settings, init_cfg=None))
     backbone.load_state_dict(select_weights(load_from_source(last), 'backbone.', last))
     if backbone.lora is not None:
         backbone.merge_lora()
     about = dict(format='pt', arch=str(settings.get('arch', settings.type)))
-    for name, part in (
-        ('weights', settings),
-        ('teacher', cfg.model.get('teacher') or {}),
-    ):
+    parts = dict(weights=settings, teacher=cfg.model.get('teacher') or {})
+    for name, part in parts.items():
         about[name] = str((part.get('init_cfg') or {}).get('checkpoint'))
+    weights = {key: x.contiguous() for key, x in backbone.state_dict().items()}
     with Results(run.folder, TRAINING).write(run.folder / BACKBONE) as partial:
-        save_file(
-            {k: x.contiguous() for k, x in backbone.state_dict().items()},
-            partial,
-            about,
-        )
+        save_file(weights, partial, about)
