@@ -12,7 +12,7 @@ from torch import distributed
 
 from ..engine.preemption import Stopped
 from ..project.building import NAMED
-from ..project.launch import leave_group
+from ..project.launch import leave_group, silent_log_errors
 
 # Warnings about calls and defaults of mmcv, mmdet, mmseg and pycocotools, which no user can mend.
 NOISE = (
@@ -34,7 +34,8 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
         warnings.filterwarnings('ignore', message)
     code = 0
     try:
-        main(args)
+        with silent_log_errors():
+            main(args)
     except (*NAMED, ValueError) as error:
         is_first = os.environ.get('LOCAL_RANK', '0') == '0'
         if not is_first and not distributed.is_initialized():

@@ -78,12 +78,15 @@ def silent_log_errors() -> Iterator[None]:
 
 def join_group(settings: dict) -> None:
     """Connect the processes of torchrun by `env_cfg.dist_cfg`; a line says if that takes long."""
-    rank, size = os.environ['LOCAL_RANK'], os.environ.get('WORLD_SIZE')
-    seconds, backend = settings.get('timeout', LIMIT), 'gloo'
+    rank = os.environ['LOCAL_RANK']
+    size = os.environ.get('WORLD_SIZE')
+    seconds = settings.get('timeout', LIMIT)
+    backend = 'gloo'
     if torch.cuda.is_available():
         torch.cuda.set_device(int(rank))
         backend = settings.get('backend', 'nccl')
-    host, port = os.environ.get('MASTER_ADDR'), os.environ.get('MASTER_PORT')
+    host = os.environ.get('MASTER_ADDR')
+    port = os.environ.get('MASTER_PORT')
     step = f'waiting for {size} processes at {host}:{port}, at most {seconds} s'
     with show_elapsed(step) if rank == '0' else contextlib.nullcontext():
         distributed.init_process_group(backend, timeout=timedelta(seconds=seconds))
@@ -236,7 +239,8 @@ def init_rank() -> tuple[int, int]:
     They are RANK and WORLD_SIZE of the environment, which torchrun sets; 0 and 1 without them.
     UsageError if RANK is no number below WORLD_SIZE.
     """
-    rank, count = os.environ.get('RANK', '0'), os.environ.get('WORLD_SIZE', '1')
+    rank = os.environ.get('RANK', '0')
+    count = os.environ.get('WORLD_SIZE', '1')
     if not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):
         raise UsageError(
             f'RANK={rank}: give a number below WORLD_SIZE={count}, from 0 on'

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import os
 import re
 import signal
@@ -90,6 +91,15 @@ def test_another_rank_that_ended_is_said(error: Exception, tmp_path: Path) -> No
             raise error
         except RuntimeError:
             raise ValueError('from a hook')  # noqa: B904
+
+
+def test_logs_fail_in_silence_while_a_runner_works(tmp_path: Path) -> None:
+    """On a full disk; the programs that call it have their own logs."""
+    runner = launch.launch_runner(toy_config(tmp_path), 'none')
+    assert logging.raiseExceptions
+    with launch.usage_errors_of_run(runner, 'train'):
+        assert not logging.raiseExceptions
+    assert logging.raiseExceptions
 
 
 def test_processes_that_never_come(
