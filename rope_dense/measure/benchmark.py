@@ -108,7 +108,8 @@ def measure_and_print(
 ) -> list[dict]:
     """The rows of a size, printed as they come; UsageError if the model cannot take such images."""
     height, width = size
-    rows, load = [], None
+    rows = []
+    load = None
     try:
         products = count_products(model, height=height, width=width)
         for mode in modes:
@@ -137,7 +138,8 @@ def measure_and_print(
 def write_picture(folder: Path, height: int, width: int) -> str:
     """A JPEG file of ``FILE`` pixels at the ratio of height and width, blurred noise."""
     factor = (FILE / (height * width)) ** 0.5
-    columns, rows = round(width * factor), round(height * factor)
+    columns = round(width * factor)
+    rows = round(height * factor)
     shape = (rows // 8 + 1, columns // 8 + 1, 3)
     coarse = np.random.randint(0, 256, shape, np.uint8)
     picture = mmcv.imresize(coarse, (columns, rows), interpolation='bicubic')
@@ -152,13 +154,8 @@ def loader(cfg: Config, size: ImageSize, batch: int, file: str) -> Callable[[], 
     key = 'test_dataloader.dataset.pipeline'
     steps = without_labels(next(pipelines(at_size(cfg, size).test_dataloader.dataset)))
     pipeline = Compose([build_part(cfg, key, TRANSFORMS, step) for step in steps])
-
-    def load() -> dict:
-        return pseudo_collate(
-            [pipeline(dict(img_path=file, img_id=0)) for _ in range(batch)]
-        )
-
-    return load
+    picture = dict(img_path=file, img_id=0)
+    return lambda: pseudo_collate([pipeline(dict(picture)) for _ in range(batch)])
 
 
 def row_text(row: dict) -> str:
@@ -210,7 +207,8 @@ def count_products(model: nn.Module, *, height: int, width: int) -> Products:
     against products counted by hand in test_complexity.py, rotations against the 1.8 M of ViT-B in
     Heo et al. (section 3.3).
     """
-    size, rotations = (height, width), []
+    size = (height, width)
+    rotations = []
     meta = dict(scale_factor=(1.0, 1.0))
     for name in ('ori_shape', 'img_shape', 'pad_shape', 'batch_input_shape'):
         meta[name] = size

@@ -140,7 +140,8 @@ def scalings_at(
     """
     backbone: Backbone = evaluator.backbone
     own = build_scaling(evaluator.rope_scaling, backbone.pretrain_grid)
-    scalings, growing = list[str](), None
+    scalings = []
+    growing = None
     if own is not None and own.type != 'none':
         scalings.append('none')
         if own.factor is None:  # it grows with the image
@@ -169,7 +170,8 @@ def windows_at(evaluator: Evaluator, factors: tuple[float, float]) -> list[str]:
     The config's, grown with the images, 'auto', and the whole map for a ViT. An odd window
     stays odd, as neighbourhoods have to be.
     """
-    backbone, own = evaluator.backbone, evaluator.window_size
+    backbone = evaluator.backbone
+    own = evaluator.window_size
     if not backbone.has_windows:
         return []
     windows = ['auto']

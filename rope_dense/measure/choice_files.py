@@ -39,7 +39,9 @@ class TriedSetting:
     def content(self) -> dict[str, Any]:
         """The row in choice.json: all fields side by side."""
         row = asdict(self.setting) | dict(metric=self.metric) | asdict(self.difference)
-        return row if self.tied is None else row | dict(tied=self.tied)
+        if self.tied is not None:
+            row['tied'] = self.tied
+        return row
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,8 @@ def choose_scaling(
     results.check(results.folder / name for name in names)
     log = results.folder / 'log'
     evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=log)
-    tests, number = sum(numbers), samples[0].number
+    tests = sum(numbers)
+    number = samples[0].number
     images_each = 'validation image' if number == 1 else 'validation images'
     print(f'{tests} tests of {number} {images_each} each')
     if number < FEW:
@@ -211,7 +212,7 @@ class Chooser:
         tried, scores = self.compare(settings, choosing, titles)
         self.done += len(settings)
         chosen, reason = choose_setting([row.difference for row in tried])
-        tied = list[str]()
+        tied = []
         for row, other in zip(tried, scores, strict=True):
             gain = self.difference(scores[chosen], other, choosing, len(settings))
             row.tied = not gain.is_clear
@@ -235,7 +236,8 @@ class Chooser:
         self, settings: Sequence[Setting], sample: Sample, titles: Sequence[str]
     ) -> tuple[list[TriedSetting], list[Scores]]:
         """Each setting with its difference to the first, and its scores; titles of the tests."""
-        tried, scores = list[TriedSetting](), list[Scores]()
+        tried = []
+        scores = []
         for setting, title in zip(settings, titles, strict=True):
             found = score_images(self.evaluator, setting, sample, title)
             scores.append(found)

@@ -60,7 +60,8 @@ def evaluate(
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
     with building('the config'):
-        cfg.load_from, cfg.resume = weights, False
+        cfg.load_from = weights
+        cfg.resume = False
         ready(cfg, 'test', weights=weights)
         if cfg.get('own_data') and is_main_process():
             print(cfg.own_data)
@@ -182,7 +183,8 @@ class PredictedImages(BaseMetric):
         self.is_panoptic = task_of(cfg) == PANOPTIC
         built = [build_dataset(cfg, *x) for x in datasets_of(cfg, 'test_dataloader')]
         self.dataset = built[0]
-        infos, read = list[dict](), list[str]()
+        infos = []
+        read = []
         for dataset in built:
             infos += dataset.data_list
         for info in infos:

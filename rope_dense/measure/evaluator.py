@@ -68,7 +68,8 @@ class Evaluator:
     ) -> Evaluator:
         """An evaluator of the weights of a checkpoint; ``work_dir`` of its log, or the config's."""
         settings = runner_config(config)
-        settings.load_from, settings.resume = str(checkpoint), False
+        settings.load_from = str(checkpoint)
+        settings.resume = False
         settings.work_dir = str(work_dir or config.work_dir)
         runner = launch_runner(settings, launcher)
         runner.call_hook('before_run')
@@ -121,7 +122,10 @@ class Evaluator:
         test_cfg = self.test_cfg_of(setting, configured_size(config))
         if self.is_ours:
             grid = self._grid(setting, configured_size(config), test_cfg)
-            self._set_scaling(setting.scaling)
+            scaling = self.rope_scaling
+            if setting.scaling != FROM_CONFIG:
+                scaling = parse_scaling(setting.scaling)
+            self.backbone.set_rope_scaling(scaling)
             self._set_window(setting, grid)
         elif (setting.scaling, setting.window) != (FROM_CONFIG, FROM_CONFIG):
             raise ValueError(
@@ -154,7 +158,8 @@ class Evaluator:
             return ConfigDict(self.test_cfg, mode='whole')
         trained = configured_size(self.config)
         if self.keeps_ratio:
-            size, trained = (min(size),) * 2, (min(trained),) * 2
+            size = (min(size),) * 2
+            trained = (min(trained),) * 2
         scaled = ConfigDict(self.test_cfg)
         for name in {'crop_size', 'stride'} & scaled.keys():  # EoMT's have no stride
             height, width = scaled[name]
@@ -177,10 +182,6 @@ class Evaluator:
                 f'{patch}; give {patch} or more'
             )
         return grid
-
-    def _set_scaling(self, text: str) -> None:
-        scaling = self.rope_scaling if text == FROM_CONFIG else parse_scaling(text)
-        self.backbone.set_rope_scaling(scaling)
 
     def _set_window(self, setting: Setting, grid: Size) -> None:
         """Set the window; ValueError for one larger than the finest map, which equals 'none'."""
@@ -234,7 +235,8 @@ class ResolutionLoop(TestLoop):
         self.dataloader = self.runner.build_dataloader(config.test_dataloader)
         self.evaluator = metrics or self.runner.build_evaluator(config.test_evaluator)
         self.evaluator.dataset_meta = getattr(self.dataloader.dataset, 'metainfo', None)
-        self.images, started = 0, time.monotonic()
+        self.images = 0
+        started = time.monotonic()
         self.finished = started
         shown = bar(title, len(self.dataloader)) if is_main_process() else nullcontext()
         with shown as self.shown:
@@ -252,7 +254,7 @@ class ResolutionLoop(TestLoop):
 
 def no_boxes(config: Config) -> dict[str, float]:
     """0 for the metrics of mmdet's ``CocoMetric``, which has none if a test finds no box at all."""
-    names = list[str]()
+    names = []
     for _, metric in evaluators(config, 'test_evaluator'):
         if str(metric.type).endswith('CocoMetric'):
             prefix = metric.get('prefix') or 'coco'

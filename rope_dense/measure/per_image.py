@@ -101,9 +101,9 @@ def score_images(
     config = evaluator.apply(setting)
     config.test_dataloader.sampler = ConfigDict(type='ImageSampler', **asdict(sample))
     assert evaluator.runner is not None
-    loop = evaluator.runner.test_loop
+    settings = [metric for _, metric in evaluators(config, 'test_evaluator')]
     with contextlib.redirect_stdout(io.StringIO()):  # what pycocotools prints
-        settings = [metric for _, metric in evaluators(config, 'test_evaluator')]
+        loop = evaluator.runner.test_loop
         metrics = KeptResults(settings)
         loop.run_on(config, title, metrics)
         return metric_scores(metrics, loop.dataloader.sampler.images)
@@ -190,7 +190,8 @@ def class_matches(evaluation: COCOeval) -> list[ClassMatches]:
     """The matches of objects of any size, of the classes that have objects, by threshold."""
     params = evaluation.params
     places = {image: place for place, image in enumerate(params.imgIds)}
-    params.areaRng, params.areaRngLbl = params.areaRng[:1], params.areaRngLbl[:1]
+    params.areaRng = params.areaRng[:1]
+    params.areaRngLbl = params.areaRngLbl[:1]
     params.maxDets = params.maxDets[-1:]
     evaluation.evaluate()
     by_class: dict[int, list[dict]] = {}
@@ -207,7 +208,10 @@ def matches_of(items: Sequence[dict], places: dict[int, int]) -> ClassMatches:
     ``places`` the index of an image by its id.
     """
     objects = np.zeros(len(places))
-    images, scores, ignored, found = [], [], [], []
+    images = []
+    scores = []
+    ignored = []
+    found = []
     for item in items:
         place = places[item['image_id']]
         objects[place] = np.sum(~np.asarray(item['gtIgnore'], bool))

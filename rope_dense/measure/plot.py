@@ -121,7 +121,8 @@ def curves_of(runs: Sequence[ResultFile], metric: str) -> list[Curve]:
     """
     curves = []
     for index, run in enumerate(runs):
-        known, by_setting = set[str](), dict[tuple, list[tuple[int, float]]]()
+        known = set[str]()
+        by_setting = dict[tuple, list[tuple[int, float]]]()
         for row in run['rows']:
             known |= row['metrics'].keys()
             setting: dict[str, Any] = {name: row.get(name) for name in SETTINGS}

@@ -7,7 +7,6 @@ from typing import get_args
 import torch
 from mmengine.registry import MODELS
 from mmengine.utils import to_2tuple
-from torch import Tensor
 
 from ..backbones.archs import VIT_ARCHS
 from ..backbones.base import Backbone, WindowPrefix, backbone_of
@@ -64,15 +63,18 @@ def position_bias(
         settings = dict(type='RoPEViT', arch=str(config))
         backbone = MODELS.build(settings)
         load_pretrained(backbone, str(checkpoint))
-        trained, folder = to_2tuple(backbone.arch.img_size), Path('work_dirs', config)
+        trained = to_2tuple(backbone.arch.img_size)
+        folder = Path('work_dirs', config)
     else:
         cfg, weights = find_model(config, checkpoint, cfg_options, work_dir)
         if weights is None:
             raise UsageError('a model of several tasks: give the config of one of them')
         model = build_model(cfg)
         load_tested_weights(weights, model)
-        settings, backbone = cfg.model.backbone, backbone_of(model)
-        trained, folder = trained_size(cfg), Path(cfg.work_dir)
+        settings = cfg.model.backbone
+        backbone = backbone_of(model)
+        trained = trained_size(cfg)
+        folder = Path(cfg.work_dir)
     folder = Path(work_dir or folder, NAME)
     results = Results(folder, NAME)
     results.check([folder / f'{NAME}.csv', folder / f'{NAME}.png'])
@@ -93,7 +95,7 @@ def position_bias(
                 print(LINE.format(*setting.values()), *figures, flush=True)
                 for index, row in enumerate(maps):
                     rows.append(setting | dict(map=index) | row)
-    drawn = list[ResultRow]()
+    drawn = []
     for row in rows:
         drawn.append(
             ResultRow(
@@ -156,16 +158,14 @@ def biases(backbone: Backbone, size: ImageSize) -> list[dict]:
     channels = backbone.patch_embed.in_channels
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(1, channels, *size, generator=generator)
-    constant = backbone.eval()(torch.zeros_like(noise))
+    spreads = []
+    for image in (torch.zeros_like(noise), noise):
+        maps = []
+        for out in backbone.eval()(image)[: len(backbone.out_indices)]:
+            x = out[0] if isinstance(out, tuple) else out  # [1, C, H, W]
+            maps.append(x.flatten(2).var(2, correction=0).mean().sqrt().item())
+        spreads.append(maps)
     rows = []
-    number = len(backbone.out_indices)
-    for first, second in zip(constant[:number], backbone(noise), strict=False):
-        spread, other = spread_of(first), spread_of(second)
-        rows.append(dict(constant=spread, noise=other, bias=spread / other))
+    for constant, other in zip(*spreads, strict=True):
+        rows.append(dict(constant=constant, noise=other, bias=constant / other))
     return rows
-
-
-def spread_of(out: Tensor | tuple[Tensor, ...]) -> float:
-    """The spread over positions of an output of a backbone, a map [1, C, H, W] or a tuple of it."""
-    x = out[0] if isinstance(out, tuple) else out
-    return x.flatten(2).var(2, correction=0).mean().sqrt().item()

@@ -154,7 +154,8 @@ def csv_text(lines: Iterable[dict]) -> str:
 
     Texts: see ``cell_text``.
     """
-    rows, names = [], dict[str, Any]()
+    rows = []
+    names = dict[str, Any]()
     for line in lines:
         row = {cell_text(name): cell_text(value) for name, value in line.items()}
         rows.append(row)

@@ -179,7 +179,8 @@ class Sweep:
         left = [x for x in self.settings if not self.results.find(x)]
         if tile_plan(self.config) is None or not 1 < count <= len(left):
             return self.test(launcher)
-        path, parts = self.results.path, []
+        path = self.results.path
+        parts = []
         for number in range(1, count + 1):
             file = path.with_stem(f'{path.stem}_{number}')
             parts.append(replace(self.results, path=file, rows=[]))
@@ -229,10 +230,12 @@ def evaluate_settings(
     """
     rows = []
     for setting in settings:
-        row, note = results.find(setting), ' (reused)'
+        row = results.find(setting)
+        note = ' (reused)'
         if row is None:
             assert evaluator is not None, setting
-            row, note = evaluator.evaluate(setting), ''
+            row = evaluator.evaluate(setting)
+            note = ''
             results.add(row)
         rows.append(row)
         if is_main_process():

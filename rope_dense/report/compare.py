@@ -84,7 +84,8 @@ def add_settings(page: Page[Comparison], reports: Reports) -> None:
     """Add the settings in which the runs differ, and the iterations that they trained for."""
     (a, first), (b, second) = reports.items()
     rows = differing_settings(first.settings, second.settings)
-    last, other = last_iteration(first), last_iteration(second)
+    last = last_iteration(first)
+    other = last_iteration(second)
     if last != other:
         rows.insert(0, ('last iteration of the run', last, other))
     text = 'Folders of data and output are left out, but for own.data_root.'
@@ -126,7 +127,8 @@ def add_errors(page: Page, reports: Reports) -> None:
     if all(tables.values()):
         text = 'A negative change: the second model has less of it.'
         page.section('Kinds of error', text)
-        columns, caption = [LOST, NUMBER], 'AP50 lost by kind of error.'
+        columns = [LOST, NUMBER]
+        caption = 'AP50 lost by kind of error.'
         page.record.errors = add_changes(
             page, 'errors', 'error', tables, columns, caption
         )
@@ -155,15 +157,19 @@ def add_changes(
     Returns:
         The rows of the table.
     """
-    main, rows = columns[0], list[Row]()
+    main = columns[0]
+    rows = []
     (a, first), (b, second) = tables.items()
     lengths: dict[str, Row] = {a: {}, b: {}}
     for place in {**first, **second}:
-        row, other_row = first.get(place, {}), second.get(place, {})
-        lengths[a][place], lengths[b][place] = row.get(main), other_row.get(main)
+        row = first.get(place, {})
+        other_row = second.get(place, {})
+        lengths[a][place] = row.get(main)
+        lengths[b][place] = other_row.get(main)
         cells: Row = {key: place}
         for column in columns:
-            value, other = row.get(column), other_row.get(column)
+            value = row.get(column)
+            other = other_row.get(column)
             change = None if value is None or other is None else other - value
             cells[f'{column}, {a}'] = value
             cells[f'{column}, {b}'] = other

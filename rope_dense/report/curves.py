@@ -20,6 +20,7 @@ GAIN = 0.05  # share of the metric that the end has gained, if it still improves
 LOWER_IS_BETTER = ('rmse',)
 # What is in a line of a test's log, too.
 NO_METRICS = ('step', 'time', 'data_time')
+FORMAT = '%Y/%m/%d %H:%M:%S'
 # Of a line of a log.
 TIME = re.compile(r'^(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) - ', re.MULTILINE)
 
@@ -29,7 +30,8 @@ def read_summary(work_dir: Path) -> dict[str, str]:
 
     The length is from the first to the last line of the log, of each start of the training.
     """
-    run, summary = Run(work_dir), {}
+    run = Run(work_dir)
+    summary = {}
     files = sorted(work_dir.glob('*/vis_data/scalars.json'))
     record = run.record
     metrics = {} if record else read_logs(files)[1]
@@ -43,22 +45,19 @@ def read_summary(work_dir: Path) -> dict[str, str]:
     checkpoint = str(work_dir / record['file']) if record else run.last
     if checkpoint:
         summary['checkpoint'] = checkpoint
-    days, length = list[str](), timedelta()
+    days = []
+    length = timedelta()
     for file in files:
         for log in file.parents[1].glob('*.log'):
             times = TIME.findall(log.read_text(encoding='utf-8', errors='replace'))
             if times:
-                first, last = map(read_time, (times[0], times[-1]))
+                first = datetime.strptime(times[0], FORMAT)
+                last = datetime.strptime(times[-1], FORMAT)
                 days.append(f'{first:%Y-%m-%d}')
                 length += last - first
     if days:
         summary['trained'] = f'{days[0]}, {length} h'
     return summary
-
-
-def read_time(text: str) -> datetime:
-    """The time at which a line of a log was written."""
-    return datetime.strptime(text, '%Y/%m/%d %H:%M:%S')
 
 
 def add_training(page: ReportPage, work_dir: Path) -> None:

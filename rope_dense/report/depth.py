@@ -28,7 +28,8 @@ EDGES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 15, 20, 30, 50, 80, np.inf])  # metre
 def add_depth(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add all sections on depth; UsageError if no image has a true depth."""
     sums = np.zeros((len(EDGES) - 1, 5))
-    errors, ranked = list[float](), Ranked()
+    errors = []
+    ranked = Ranked()
     for sample in predict_samples(model, build_loader(cfg)):
         truth = sample.gt_depth_map.data.squeeze().numpy()
         predicted = sample.pred_depth_map.data.squeeze().numpy()

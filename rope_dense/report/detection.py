@@ -75,7 +75,8 @@ def add_detection(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     matches = match_truth(ground_truth(dataset, masks), predictions, masks)
     # The matches have those that count: of many images there is no room for both.
     del predictions
-    classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
+    classes = model.dataset_meta['classes']
+    colours = model.dataset_meta['palette']
     read = picture_reader(cfg)
     add_matches(page, pictures, matches, classes, colours, masks, read)
 
@@ -84,7 +85,8 @@ def predict_objects(
     model: BaseModel, loader: DataLoader
 ) -> tuple[list[Picture], Objects]:
     """The images of the test data, and the objects in them."""
-    pictures, parts = list[Picture](), [objects_of([])]
+    pictures = []
+    parts = [objects_of([])]
     for index, sample in enumerate(predict_samples(model, loader)):
         if 'pred_instances' not in sample:
             raise UsageError('report: the model predicts no boxes or masks of objects')
@@ -102,7 +104,7 @@ def ground_truth(dataset: Dataset, masks: bool) -> Objects:
         data = dataset.get_data_info(index)  # type: ignore[attr-defined]
         data['ori_shape'] = data['height'], data['width']
         drawn = load.transform(data)['gt_masks'].masks if masks else ()
-        annotations = list[dict]()
+        annotations = []
         for number, item in enumerate(data['instances']):
             left, top, right, bottom = item['bbox']
             annotation = dict(
@@ -178,7 +180,7 @@ def add_classes(
         'AP for IoU 0.5 to 0.95 by class, and by the area of the box or mask (COCO takes the area '
         'in the annotation file: figures by size may differ); the score with the best F1.',
     )
-    rows = list[Row]()
+    rows = []
     numbers = dict[str, list[float]]()
     for label, count in counts.items():
         values = dict(zip([*SIZES, 'AP50'], aps[:, label - 1].tolist(), strict=True))
@@ -199,8 +201,9 @@ def add_errors(page: ReportPage, matches: Matches, at_cuts: Matches) -> None:
     page.section('Kinds of error', MEANING)
     numbers = Counter(KINDS[kind] for kind in at_cuts.kinds.tolist())
     numbers['missed'] = int(at_cuts.missed.sum())
-    ap, gains = mean_ap(*fix_errors(matches)), error_costs(matches)
-    rows = list[Row]()
+    ap = mean_ap(*fix_errors(matches))
+    gains = error_costs(matches)
+    rows = []
     for kind, remedy in CHECKS.items():
         rows.append(
             {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': remedy}
@@ -236,7 +239,8 @@ def add_precision_recall(
         precision, recall = precision_recall(by_class[label].right, count)
         if len(recall) > POINTS:
             places = np.searchsorted(recall, np.linspace(0, recall[-1], POINTS))
-            precision, recall = precision[places], recall[places]
+            precision = precision[places]
+            recall = recall[places]
         lines[classes[label - 1]] = (recall.tolist(), precision.tolist())
     page.record.precision_recall = lines
     figure = figures.draw_lines({'': lines}, 'recall', 'precision', unit=True)

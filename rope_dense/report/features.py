@@ -26,7 +26,8 @@ def add_features(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     first = build_model(cfg).to(next(model.parameters()).device)
     first.init_weights()
     paths, after = features_of(model, cfg)
-    before, now = nearest(features_of(first.eval(), cfg)[1]), nearest(after)
+    before = nearest(features_of(first.eval(), cfg)[1])
+    now = nearest(after)
     same = [len({*a} & {*b}) / NEAREST for a, b in zip(before, now, strict=True)]
     page.record.about |= {
         'pictures looked at': len(paths),
@@ -43,7 +44,8 @@ def add_features(page: ReportPage, cfg: Config, model: BaseModel) -> None:
             picture = read(paths[index], None)[..., ::-1]
             height, width = picture.shape[:2]
             side = min(height, width)
-            top, left = (height - side) // 2, (width - side) // 2
+            top = (height - side) // 2
+            left = (width - side) // 2
             square = picture[top : top + side, left : left + side]
             area = cv2.INTER_AREA
             squares.append(cv2.resize(square, (SIDE, SIDE), interpolation=area))
@@ -64,7 +66,8 @@ def add_features(page: ReportPage, cfg: Config, model: BaseModel) -> None:
 @torch.inference_mode()
 def features_of(model: BaseModel, cfg: Config) -> tuple[list[str], Tensor]:
     """Paths of the test pictures, and their features [N, C] on the CPU."""
-    paths, features = list[str](), list[Tensor]()
+    paths = []
+    features = []
     for batch in build_loader(cfg):
         paths += [sample.img_path for sample in batch['data_samples']]
         features += [x['feature'].cpu() for x in model.test_step(batch)]

@@ -138,7 +138,8 @@ class Outcomes(NamedTuple):
 
 def match_truth(truth: Objects, predictions: Objects, masks: bool = False) -> Matches:
     """Match predictions to the truth at IoU 0.5; masks rather than boxes may be compared."""
-    objects, counted = by_image(truth), predictions[best_per_class(predictions)]
+    objects = by_image(truth)
+    counted = predictions[best_per_class(predictions)]
     kinds = np.zeros(len(counted), np.int8)
     targets = np.zeros(len(counted), int)
     verdicts = np.zeros((len(counted), len(AREAS), len(THRESHOLDS)), np.int8)

@@ -39,7 +39,9 @@ class Page(Generic[AnyRecord]):
     """
 
     def __init__(self, results: Results, title: str, record: AnyRecord) -> None:
-        self.results, self.title, self.record = results, title, record
+        self.results = results
+        self.title = title
+        self.record = record
         self.sections: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
 
@@ -96,7 +98,18 @@ class Page(Generic[AnyRecord]):
             ForeignFileError: a file there is the user's.
             OSError: they cannot be written; the files of the earlier report stay.
         """
-        for name, text in ((FIGURES, self.record.text()), (PAGE, self._html())):
+        about = {name: cell_text(x) for name, x in self.record.about.items()}
+        if self.record.not_drawn:
+            about['not drawn'] = '\n'.join(self.record.not_drawn)
+        loader = PackageLoader('rope_dense.report', '.')
+        environment = Environment(loader=loader, autoescape=select_autoescape())
+        page = environment.get_template('page.html').render(
+            title=self.title,
+            about=about,
+            advice=self.record.advice,
+            sections=self.sections,
+        )
+        for name, text in ((FIGURES, self.record.text()), (PAGE, page)):
             self.files[name] = f'{text}\n'.encode(errors='backslashreplace')
         earlier = self.results.paths(NAME)
         with self.results.fresh() as fresh:
@@ -107,20 +120,6 @@ class Page(Generic[AnyRecord]):
             if path.name not in self.files:
                 self.results.remove(path)
         return self.results.folder / PAGE
-
-    def _html(self) -> str:
-        """The text of the page."""
-        about = {name: cell_text(x) for name, x in self.record.about.items()}
-        if self.record.not_drawn:
-            about['not drawn'] = '\n'.join(self.record.not_drawn)
-        loader = PackageLoader('rope_dense.report', '.')
-        environment = Environment(loader=loader, autoescape=select_autoescape())
-        return environment.get_template('page.html').render(
-            title=self.title,
-            about=about,
-            advice=self.record.advice,
-            sections=self.sections,
-        )
 
 
 ReportPage = Page[Report]

@@ -79,13 +79,15 @@ class Painter:
 
     def part(self, image: int) -> Part:
         """The part of an image to draw: of a large one with many errors, or else objects."""
-        picture, matches = self.pictures[image], self.matches
+        picture = self.pictures[image]
+        matches = self.matches
         size = np.array([picture.width, picture.height])
         wrong = matches.predictions[~matches.are('right', 'ignored')]
         errors = np.concatenate([wrong, matches.truth[matches.missed]])
-        boxes = boxes_of(errors, image)
-        if not len(boxes):
-            boxes = boxes_of(matches.truth, image)
+        for objects in (errors, matches.truth):
+            boxes = objects['box'][objects['image'] == image]
+            if len(boxes):
+                break
         if size.max() <= MOST or not len(boxes):
             return 0, 0, picture.width, picture.height
         centres = boxes[:, :2] + boxes[:, 2:] / 2
@@ -108,7 +110,8 @@ class Painter:
         shown.bboxes = torch.from_numpy(boxes).float()
         shown.label_names = list(map(self.label, objects))
         if len(objects) and objects['mask'][0] is not None:
-            masks, nearest = [], cv2.INTER_NEAREST
+            masks = []
+            nearest = cv2.INTER_NEAREST
             for run_lengths in objects['mask']:
                 mask = coco_mask.decode(run_lengths)[top:bottom, left:right]
                 masks.append(cv2.resize(mask, (width, height), interpolation=nearest))
@@ -135,8 +138,10 @@ class Painter:
         Its box is yellow, and the one of another object blue.
         """
         picture = self.pictures[item['image']]
-        place, sides = item['box'][:2], item['box'][2:]
-        centre, side = place + sides / 2, max(*sides, 8)
+        place = item['box'][:2]
+        sides = item['box'][2:]
+        centre = place + sides / 2
+        side = max(*sides, 8)
         square = np.concatenate([centre - side, centre + side - 1]).astype(int)
         size = np.array([picture.width, picture.height])
         start = square[:2].clip(0, size - 1)
@@ -154,11 +159,6 @@ class Painter:
         """The class of an object, with its score if it is a prediction."""
         name = self.classes[item['label'] - 1]
         return name if np.isnan(item['score']) else f'{name} {item["score"]:.2f}'
-
-
-def boxes_of(objects: Objects, image: int) -> np.ndarray:
-    """The boxes [N, 4] of the objects of an image."""
-    return objects['box'][objects['image'] == image]
 
 
 def touches(boxes: np.ndarray, part: Part) -> np.ndarray:

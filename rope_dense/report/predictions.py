@@ -120,7 +120,8 @@ class Ranked:
             draw: the picture of an image, BGR.
             caption: of a row, after the name of the file.
         """
-        worst, best = self.images[:WORST], self.images[WORST:][::-1]
+        worst = self.images[:WORST]
+        best = self.images[WORST:][::-1]
         page.record.worst = [image.row for image in worst]
         page.record.best = [image.row for image in best]
         for title, images in (('Worst', worst), ('Best', best)):

@@ -62,7 +62,8 @@ def browse(
         UsageError, LoadError: settings or data that cannot be used.
     """
     cfg = load_config(config, cfg_options, work_dir, data_root, None, True, found)
-    own, loop = stored_settings(cfg), cfg.get('train_cfg') or {}
+    own = stored_settings(cfg)
+    loop = cfg.get('train_cfg') or {}
     epochs = own.epochs if own else loop.get('max_epochs')
     if epochs and epoch >= epochs:
         raise UsageError(f'--epoch {epoch}: the training has epochs 0 to {epochs - 1}')

@@ -42,10 +42,12 @@ BORDER = 0.0075  # half the width of a boundary, as a fraction of the diagonal
 
 def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add all sections on labels of pixels; UsageError if data or predictions have none."""
-    classes, colours = model.dataset_meta['classes'], model.dataset_meta['palette']
+    classes = model.dataset_meta['classes']
+    colours = model.dataset_meta['palette']
     inside = np.zeros((len(classes), len(classes)), int)
     near = np.zeros_like(inside)
-    images, ranked = 0, Ranked()
+    images = 0
+    ranked = Ranked()
     for sample in predict_samples(model, build_loader(cfg)):
         if 'gt_sem_seg' not in sample or 'pred_sem_seg' not in sample:
             raise UsageError(
@@ -180,7 +182,8 @@ def add_panoptic(page: ReportPage, cfg: Config, model: BaseModel) -> None:
         )
     metric.dataset_meta = dataset.metainfo
     numbers = dataset.cat_ids if metric.categories else range(len(dataset.cat_ids))
-    ranked, counts = Ranked(), list[np.ndarray]()
+    ranked = Ranked()
+    counts = list[np.ndarray]()
     for sample in predict_samples(model, loader):
         metric.process({}, [copy.deepcopy(sample).to_dict()])  # and changes its labels
         found = [metric.results[-1][number] for number in numbers]

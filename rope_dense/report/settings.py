@@ -45,7 +45,8 @@ def differing_settings(
     """
     rows = []
     for key in {**first, **second}:
-        value, other = first.get(key, '-'), second.get(key, '-')
+        value = first.get(key, '-')
+        other = second.get(key, '-')
         if value != other:
             rows.append((key, value, other))
     rows.sort(key=lambda row: [not row[0].startswith(f'{name}.') for name in FIRST])

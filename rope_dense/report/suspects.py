@@ -12,7 +12,6 @@ from ..measure.results import cell_text
 from .objects import FOREGROUND, KINDS, NOTHING, Matches, Objects, by_image, overlaps
 from .page import ReportPage
 from .painter import Crop, Painter
-from .record import Row
 
 LEAST = 0.25  # suspicion of a label that is listed
 SHOWN = 24
@@ -39,14 +38,16 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
 
     Matches are of predictions of any score; masks rather than boxes may be compared.
     """
-    truth, predictions = matches.truth, matches.predictions
+    truth = matches.truth
+    predictions = matches.predictions
     is_right = matches.are('right')
     found = np.zeros(len(truth))  # scores of right predictions
     found[matches.targets[is_right]] = predictions['score'][is_right]
     is_judged = ~matches.are('ignored', 'duplicate') & (predictions['score'] >= LEAST)
     judged = np.flatnonzero(is_judged)
-    labels, in_judged = by_image(truth), by_image(predictions[judged])
-    suspects = list[Suspect]()
+    labels = by_image(truth)
+    in_judged = by_image(predictions[judged])
+    suspects = []
     for image in sorted({*labels, *in_judged}):
         chosen = judged[in_judged.get(image, NOTHING)]
         places = labels.get(image, NOTHING)
@@ -71,8 +72,10 @@ def suspect(
         near, overlap: IoU with the nearest label, and with the label that it is about.
         found: scores of right predictions, by the labels that they found.
     """
-    item, target = matches.predictions[place], matches.targets[place]
-    kind, score = KINDS[matches.kinds[place]], item['score']
+    item = matches.predictions[place]
+    target = matches.targets[place]
+    kind = KINDS[matches.kinds[place]]
+    score = item['score']
     if target >= 0:
         label = matches.truth[target]
         if kind == 'class':
@@ -99,7 +102,7 @@ def find_doubles(labels: Objects, found: np.ndarray, masks: bool) -> list[Suspec
 def once(suspects: Sequence[Suspect], masks: bool) -> list[Suspect]:
     """Those of one image that are listed: the most suspect of each label, or of each place."""
     kept: dict[object, Suspect] = {}
-    missing = list[Any]()
+    missing: list[Any] = []
     for one in sorted(suspects, key=lambda one: -one.suspicion):
         if one.suspicion < LEAST:
             break
@@ -117,7 +120,9 @@ def add_suspects(
     page: ReportPage, painter: Painter, suspects: Sequence[Suspect]
 ) -> None:
     """Add the first suspects, with crops, and write all of them to suspects.csv beside the page."""
-    rows, crops, text = list[Row](), list[Crop](), io.StringIO()
+    rows = []
+    crops = []
+    text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(COLUMNS)
     for rank, (suspicion, kind, label, other, overlap) in enumerate(suspects, start=1):

@@ -136,7 +136,8 @@ def report_training(cfg: Config) -> None:
     folder = cfg.work_dir
     try:
         if task_of(cfg) in SECTIONS:
-            checkpoint, out = Run(Path(folder)).best, Path(folder, 'report')
+            checkpoint = Run(Path(folder)).best
+            out = Path(folder, 'report')
             print(write_report(cfg, checkpoint, out, get_device()))
     except Exception as error:  # whatever it is, the weights are there
         print(f'no report: {error} (rope-dense report {folder} --debug shows where)')

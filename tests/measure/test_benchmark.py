@@ -1,7 +1,6 @@
 """`rope-dense benchmark`: the report, its files, and what cannot be measured."""
 
 import csv
-import json
 from pathlib import Path
 
 import mmcv
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.rows import column, file_names, read_json
 from helpers.tool_names import Fails, Main
 from rope_dense.backbones import RoPEViT
 from rope_dense.measure.benchmark import measured_size
@@ -44,48 +44,38 @@ def test_report(
     arguments = ['--sizes', SHAPE, '--rounds', '1', '--batch', str(batch)]
     assert benchmark([config, *arguments, '--work-dir', str(tmp_path)]) == 0
     folder = tmp_path / 'benchmark'
-    assert {file.name for file in folder.glob('[!.]*')} == {
-        'benchmark.json',
-        'benchmark.csv',
-    }
-    report = json.loads((folder / 'benchmark.json').read_text())
-    assert report['parameters'] > 1000 and report['config'] == config
+    assert file_names(folder) == {'benchmark.json', 'benchmark.csv'}
+    report = read_json(folder / 'benchmark.json')
+    assert report['parameters'] > 1000
+    assert report['config'] == config
     forward, training = report['rows']
     assert (forward['mode'], training['mode']) == ('forward', 'training')
     for row in report['rows']:
         assert (row['height'], row['width'], row['batch']) == (64, 96, batch)
-        assert (
-            row['p20_ms']
-            <= row['median_ms']
-            <= row['p80_ms']
-            <= row['p90_ms']
-            <= row['p99_ms']
-        )
-        assert row['multiply_adds'] > 1e6 and row['memory_mb'] > 0
+        times = [row[f'{name}_ms'] for name in ('p20', 'median', 'p80', 'p90', 'p99')]
+        assert times == sorted(times)
+        assert row['multiply_adds'] > 1e6
+        assert row['memory_mb'] > 0
         assert sum(row['share'].values()) == pytest.approx(1)
         for part in ('rotation', 'attention', 'linear'):
             assert 0 < row['share'][part] < 1
-        assert (row['share']['windows'] > 0) == (
-            kind == 'detector'
-        )  # ViTDet's window blocks
+        has_windows = row['share']['windows'] > 0
+        assert has_windows == (kind == 'detector')  # ViTDet's window blocks
     assert training['memory_mb'] > forward['memory_mb']
     with (folder / 'benchmark.csv').open(newline='') as stream:
         lines = list(csv.DictReader(stream))
-    assert float(lines[1]['share_rotation']) == pytest.approx(
-        training['share']['rotation']
-    )
+    rotation = training['share']['rotation']
+    assert float(lines[1]['share_rotation']) == pytest.approx(rotation)
 
 
 def test_a_model_without_rotation_spends_no_time_on_it(
     benchmark: Main, segmentor: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nor does PyTorch's profiler print; without a size, it is the test images'."""
-    options = ['--modes', 'forward', '--cfg-options', 'model.backbone.rope=None']
-    assert (
-        benchmark([segmentor, '--rounds', '1', '--work-dir', str(tmp_path), *options])
-        == 0
-    )
-    (row,) = json.loads((tmp_path / 'benchmark' / 'benchmark.json').read_text())['rows']
+    argv = [segmentor, '--rounds', '1', '--modes', 'forward']
+    argv += ['--work-dir', str(tmp_path), '--cfg-options', 'model.backbone.rope=None']
+    assert benchmark(argv) == 0
+    (row,) = read_json(tmp_path / 'benchmark' / 'benchmark.json')['rows']
     assert row['share']['rotation'] == 0 == row['rotations']
     assert (row['height'], row['width']) == measured_size(load_config(segmentor))
     assert 'SyncActivityProfilerHandler' not in capfd.readouterr().err
@@ -95,8 +85,10 @@ def test_from_a_file_to_results(
     benchmark: Main, detector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The picture is decoded and resized in each call, and the model sees images of that size."""
-    files, images = [], []
-    decode, forward = mmcv.imfrombytes, RoPEViT.forward
+    files = []
+    images = []
+    decode = mmcv.imfrombytes
+    forward = RoPEViT.forward
 
     def decoded(content: bytes, **settings: object) -> np.ndarray:
         image = decode(content, **settings)
@@ -112,8 +104,8 @@ def test_from_a_file_to_results(
     options = ['--modes', 'forward', 'end-to-end', '--rounds', '2', '--batch', '2']
     arguments = ['--sizes', SHAPE, *options, '--work-dir', str(tmp_path)]
     assert benchmark([detector, *arguments]) == 0
-    rows = json.loads((tmp_path / 'benchmark' / 'benchmark.json').read_text())['rows']
-    assert [row['mode'] for row in rows] == ['forward', 'end-to-end']
+    rows = read_json(tmp_path / 'benchmark' / 'benchmark.json')['rows']
+    assert column(rows, 'mode') == ['forward', 'end-to-end']
     calls = 2 + 1 + 1  # rounds, one to warm up and one under the profiler
     assert files == [(453, 679, 3)] * 2 * calls
     assert images[-calls:] == [(2, 3, 64, 96)] * calls
@@ -159,8 +151,9 @@ def test_files_of_the_users_stop_it_before_anything_is_measured(
     file = tmp_path / foreign
     file.parent.mkdir()
     file.write_text('mine')
-    words = [dict(CONFIG=detector, WEIGHTS=weights).get(word, word) for word in given]
-    assert command(tool)([*words, '--work-dir', str(tmp_path)]) == 2
+    files = dict(CONFIG=detector, WEIGHTS=weights)
+    argv = [files.get(word, word) for word in given]
+    assert command(tool)([*argv, '--work-dir', str(tmp_path)]) == 2
     assert f'{file} was not written by rope-dense' in capsys.readouterr().err
     assert file.read_text() == 'mine'
     assert [path for path in tmp_path.rglob('*') if path.is_file()] == [file]

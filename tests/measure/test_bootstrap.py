@@ -30,9 +30,8 @@ SIDE = 100
 
 def boxes_of(rng: np.random.Generator, count: int) -> np.ndarray:
     """Boxes [count, 4] of COCO: left, top, width, height."""
-    return np.concatenate(
-        [rng.integers(0, 50, (count, 2)), rng.integers(8, 50, (count, 2))], 1
-    )
+    places = rng.integers(0, 50, (count, 2))
+    return np.concatenate([places, rng.integers(8, 50, (count, 2))], 1)
 
 
 def detections(kind: str) -> list[tuple[dict, dict]]:
@@ -40,44 +39,41 @@ def detections(kind: str) -> list[tuple[dict, dict]]:
 
     Scores of different images are equal.
     """
-    rng, results = np.random.default_rng(2), []
+    rng = np.random.default_rng(2)
+    results = []
     for image in range(IMAGES):
         true = boxes_of(rng, 5)
         labels = rng.integers(0, 2 if image else 3, 5)  # birds in one image only
         moved = true + rng.integers(-3, 4, true.shape)
         found = np.concatenate([moved, moved[:2], boxes_of(rng, 3)]).clip(1)
-        corners = np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], 1)
         guesses = np.concatenate([labels, labels[:2], rng.integers(0, 3, 3)])
-        objects = [
-            dict(
-                bbox=[*box[:2], *(box[:2] + box[2:])],
-                bbox_label=label,
-                ignore_flag=int(i == 4),
-            )
-            for i, (box, label) in enumerate(
-                zip(true.tolist(), labels.tolist(), strict=True)
-            )
-            for box in [np.array(box)]
-        ]
+        objects = []
+        for box, label in zip(corners(true), labels.tolist(), strict=True):
+            objects.append(dict(bbox=box, bbox_label=label, ignore_flag=0))
+        objects[4]['ignore_flag'] = 1
         prediction = dict(
             img_id=image + 1,
-            bboxes=corners.astype(float),
+            bboxes=corners(found).astype(float),
             scores=rng.permutation(len(found)) / 10,
             labels=guesses,
         )
         if kind == 'segm':
             for item in objects:
                 item['mask'] = mask_of(item['bbox'])
-            prediction['masks'] = [mask_of(box) for box in corners]
+            prediction['masks'] = list(map(mask_of, corners(found)))
         truth = dict(width=SIDE, height=SIDE, img_id=image + 1, anns=objects)
         results.append((truth, prediction))
     return results
 
 
-def mask_of(corners: Sequence[int]) -> dict:
+def corners(boxes: np.ndarray) -> np.ndarray:
+    return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], 1)
+
+
+def mask_of(box: Sequence[int]) -> dict:
     from pycocotools import mask
 
-    left, top, right, bottom = map(int, corners)
+    left, top, right, bottom = map(int, box)
     pixels = np.zeros((SIDE, SIDE), np.uint8, order='F')
     pixels[top:bottom, left:right] = 1
     run_lengths = mask.encode(pixels)
@@ -98,11 +94,12 @@ def quiet(compute, *arguments):
 
 def repeated(results: Sequence[tuple[dict, dict]], weights: np.ndarray) -> list:
     """Each image as often as it is drawn, with an id of its own."""
-    return [
-        tuple(dict(part, img_id=100 * part['img_id'] + copy) for part in result)
-        for result, weight in zip(results, weights, strict=True)
-        for copy in range(int(weight))
-    ]
+    drawn = []
+    for (truth, found), weight in zip(results, weights, strict=True):
+        for copy in range(int(weight)):
+            number = 100 * truth['img_id'] + copy
+            drawn.append((dict(truth, img_id=number), dict(found, img_id=number)))
+    return drawn
 
 
 @pytest.mark.parametrize('kind', ['bbox', 'segm'])
@@ -127,25 +124,24 @@ def test_precision_is_that_of_repeated_images(
     for row in weights:
         quiet(coco_metric(kind).compute_metrics, repeated(results, row))
     assert scores.metric(weights) == pytest.approx(np.array(means), abs=1e-12)
-    assert scores.value == pytest.approx(means[0]) and 0.1 < means[0] < 0.9
+    assert scores.value == pytest.approx(means[0])
+    assert 0.1 < means[0] < 0.9
     assert scores.name == f'coco/{kind}_mAP'
 
 
 def test_nothing_is_predicted() -> None:
-    results = [
-        (
-            truth,
-            dict(
-                found, bboxes=found['bboxes'][:0], labels=[], scores=found['scores'][:0]
-            ),
-        )
-        for truth, found in detections('bbox')
-    ]
+    results = detections('bbox')
+    for _, found in results:
+        found['bboxes'] = found['bboxes'][:0]
+        found['scores'] = found['scores'][:0]
+        found['labels'] = []
     assert quiet(coco_precision, coco_metric('bbox'), results).value == 0
 
 
 def test_without_objects_nothing_is_compared() -> None:
-    results = [(dict(truth, anns=[]), found) for truth, found in detections('bbox')]
+    results = detections('bbox')
+    for truth, _ in results:
+        truth['anns'] = []
     scores = quiet(coco_precision, coco_metric('bbox'), results)
     with pytest.raises(ValueError, match='no labels'):
         compare_settings(scores, scores, draw_images(IMAGES, 3, 0))
@@ -157,19 +153,16 @@ def test_mean_iou_is_that_of_repeated_images() -> None:
     metric.dataset_meta = dict(classes=CLASSES)
     rng = np.random.default_rng(0)
     for image in range(IMAGES):  # birds in the first one only
-        label, found = (
-            dict(data=torch.from_numpy(rng.integers(0, 2 if image else 3, (1, 8, 8))))
-            for _ in range(2)
-        )
-        metric.process({}, [dict(gt_sem_seg=label, pred_sem_seg=found)])
+        maps = torch.from_numpy(rng.integers(0, 2 if image else 3, (2, 1, 8, 8)))
+        label, found = maps
+        sample = dict(gt_sem_seg=dict(data=label), pred_sem_seg=dict(data=found))
+        metric.process({}, [sample])
     weights = draw_images(IMAGES, 5, 3)
-    for row, actual in zip(
-        weights, mean_iou(metric, metric.results).metric(weights), strict=True
-    ):
+    values = mean_iou(metric, metric.results).metric(weights)
+    for row, actual in zip(weights, values, strict=True):
         drawn = [metric.results[i] for i in np.repeat(range(IMAGES), row.astype(int))]
-        assert metric.compute_metrics(drawn)['mIoU'] == pytest.approx(
-            actual, abs=0.0051
-        )
+        expected = metric.compute_metrics(drawn)['mIoU']
+        assert expected == pytest.approx(actual, abs=0.0051)
 
 
 def test_means_are_those_of_repeated_images() -> None:
@@ -178,12 +171,14 @@ def test_means_are_those_of_repeated_images() -> None:
     metric = TopKAccuracy(topk=(1, 2))
     right = [[True, True], [False, True], [False, False], [True, True]]
     scores = top_one(metric, right)
-    assert scores.name == 'accuracy/top1' and scores.value == 50
+    assert scores.name == 'accuracy/top1'
+    assert scores.value == 50
     weights = np.array([[2.0, 1, 0, 1], [0, 4, 0, 0]])
     assert scores.metric(weights).tolist() == [75, 0]
     depths = [(torch.zeros(4), torch.full((4,), float(i))) for i in range(3)]
     error = depth_error(metric, depths)
-    assert error.value == 1 and not error.larger_is_better
+    assert error.value == 1
+    assert not error.larger_is_better
 
 
 def means(values: Sequence[float], larger_is_better: bool = True) -> ImageMeans:
@@ -193,16 +188,14 @@ def means(values: Sequence[float], larger_is_better: bool = True) -> ImageMeans:
 def test_intervals_are_of_paired_differences() -> None:
     rng = np.random.default_rng(0)
     hard = rng.random(40) * 100  # images differ much more than settings
-    first, second = means(hard), means(hard + 1 + rng.random(40))
+    first = means(hard)
+    second = means(hard + 1 + rng.random(40))
     weights = draw_images(40, 400, 0)
     difference = compare_settings(second, first, weights)
-    drawn = [
-        (second.values - first.values)[np.repeat(range(40), row.astype(int))].mean()
-        for row in weights
-    ]
-    assert (difference.low, difference.high) == pytest.approx(
-        tuple(np.quantile(drawn, [0.05, 0.95]))
-    )
+    gains = second.values - first.values
+    drawn = [np.repeat(gains, row.astype(int)).mean() for row in weights]
+    low, high = np.quantile(drawn, [0.05, 0.95])
+    assert (difference.low, difference.high) == pytest.approx((low, high))
     assert 1 < difference.low < difference.value < difference.high < 2
     assert weights.sum(1).tolist() == [40] * 400
 
@@ -210,12 +203,12 @@ def test_intervals_are_of_paired_differences() -> None:
 @pytest.mark.parametrize('images', [1, 4, 5])
 def test_a_few_images_choose_nothing(images: int) -> None:
     """Whose draws are all alike, so that any gain would be above their spread."""
-    own, better = means([1.0] * images), means([2.0] * images)
+    own = means([1.0] * images)
+    better = means([2.0] * images)
     weights = draw_images(images, 40, 0)
     difference = compare_settings(better, own, weights)
-    assert difference.value == difference.low == 1 and difference.is_clear == (
-        images == 5
-    )
+    assert difference.value == difference.low == 1
+    assert difference.is_clear == (images == 5)
     assert choose_setting([compare_settings(own, own, weights), difference])[0] == (
         images == 5
     )
@@ -229,12 +222,8 @@ def test_equal_settings_are_rarely_taken() -> None:
     for _ in range(60):
         shared = rng.normal(size=100)
         settings = [means(shared + rng.normal(size=100)) for _ in range(11)]
-        taken += (
-            choose_setting(
-                [compare_settings(x, settings[0], weights, 10) for x in settings]
-            )[0]
-            > 0
-        )
+        gains = [compare_settings(x, settings[0], weights, 10) for x in settings]
+        taken += choose_setting(gains)[0] > 0
     assert taken <= 7  # 60 cases, and 5 % of them or fewer
 
 
@@ -252,15 +241,15 @@ def test_the_best_is_taken_if_it_is_clear(larger_is_better: bool) -> None:
     }
     weights = draw_images(60, 300, 0)
     names = list(settings)
-    differences = [
-        compare_settings(scores, own, weights) for scores in settings.values()
-    ]
+    differences = [compare_settings(x, own, weights) for x in settings.values()]
     assert differences[0] == Difference(0, 0, 0, 0)
     assert names[choose_setting(differences)[0]] == 'best'
     index, reason = choose_setting(differences[:3])
-    assert index == 0 and 'within the spread' in reason
+    assert index == 0
+    assert 'within the spread' in reason
     index, reason = choose_setting(differences[:2])
-    assert index == 0 and 'no setting is better' in reason
+    assert index == 0
+    assert 'no setting is better' in reason
     assert choose_setting(differences[:1])[0] == 0
 
 
@@ -272,10 +261,11 @@ def test_an_unclear_best_is_not_replaced_by_a_clear_second() -> None:
 
 
 def test_samples_are_disjoint() -> None:
-    first, second = Sample(30, 1), Sample(30, 1, skip=30)
+    first = Sample(30, 1)
+    second = Sample(30, 1, skip=30)
     indices = first.indices(100)
-    assert len(set(indices)) == 30 and indices == sorted(indices) == first.indices(100)
-    assert (
-        not set(indices) & set(second.indices(100)) and len(second.indices(100)) == 30
-    )
+    assert len(set(indices)) == 30
+    assert indices == sorted(indices) == first.indices(100)
+    assert not set(indices) & set(second.indices(100))
+    assert len(second.indices(100)) == 30
     assert Sample(30, 2).indices(100) != indices

@@ -1,7 +1,7 @@
 """`rope-dense choose-scaling`: what it tries, its choice, the configs that it writes."""
 
-import json
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import cv2
@@ -12,6 +12,7 @@ from mmengine.registry import MODELS
 from mmengine.runner import Runner
 from torch import nn
 
+from helpers.rows import attributes, column, read_json
 from helpers.tool_names import Fails
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
@@ -27,7 +28,8 @@ from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense_command import command
 
-MIXED, AXIAL = dict(type='MixedRoPE'), dict(type='AxialRoPE')
+MIXED = dict(type='MixedRoPE')
+AXIAL = dict(type='AxialRoPE')
 TINY = dict(embed_dims=32, depth=2, num_heads=2)
 STAGES = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
 main = command('choose_scaling')
@@ -49,12 +51,9 @@ def tried(
     model = nn.Module()
     model.backbone = backbone
     resize = dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio)
-    config = Config(
-        dict(model={}, test_dataloader=dict(dataset=dict(pipeline=[resize])))
-    )
-    own, *others = settings_at(
-        Evaluator(model, config), size, trained, scalings, windows
-    )
+    loader = dict(dataset=dict(pipeline=[resize]))
+    evaluator = Evaluator(model, Config(dict(model={}, test_dataloader=loader)))
+    own, *others = settings_at(evaluator, size, trained, scalings, windows)
     assert own == Setting(size)
     return [(setting.scaling, setting.window) for setting in others]
 
@@ -73,13 +72,10 @@ def test_scalings_grow_with_the_images() -> None:
 
 def test_the_scaling_of_the_config_is_one_of_them() -> None:
     for size, factor in (('64', 2), ('128', 4)):
-        scaled = vit(
-            img_size=32, rope_scaling=dict(type='linear')
-        )  # by 2 at 64 x 64 pixels
-        assert tried(scaled, size) == [
-            ('none', 'config'),
-            (f'by_parts:{factor}', 'config'),
-        ]
+        # By 2 at 64 x 64 pixels.
+        scaled = vit(img_size=32, rope_scaling=dict(type='linear'))
+        expected = [('none', 'config'), (f'by_parts:{factor}', 'config')]
+        assert tried(scaled, size) == expected
     fixed = vit(rope_scaling=dict(type='linear', factor=1.25))
     assert ('linear:2.5', 'config') in tried(fixed, '128')
 
@@ -89,41 +85,34 @@ def test_windows_grow_with_the_images() -> None:
     found = tried(backbone, '128')
     assert {window for _, window in found} == {'config', 'auto', 'none', '4x4'}
     assert len(found) == 3 * 4 - 1
-    assert ('config', '4x4') in found and ('linear:2', 'none') in found
+    assert ('config', '4x4') in found
+    assert ('linear:2', 'none') in found
 
 
 def test_a_scaling_of_unchanged_windows_is_not_tried() -> None:
     swin = RoPESwin(
         STAGES, rope=MIXED, window_size=4, pretrain_window_size=4, out_indices=(1,)
     )
-    assert tried(swin, '128') == [
-        *(('config', window) for window in ('auto', '8x8')),
-        *(
-            (kind, window)
-            for kind in ('linear', 'by_parts')
-            for window in ('auto', '8x8')
-        ),
-    ]
+    kinds = ('config', 'linear', 'by_parts')
+    assert tried(swin, '128') == list(product(kinds, ('auto', '8x8')))
     nat = RoPENAT(
         STAGES, rope=AXIAL, kernel_size=3, pretrain_kernel_size=3, out_indices=(1,)
     )
     found = tried(nat, '128')  # a kernel is odd
-    assert ('config', '7x7') in found and ('ntk', '7x7') in found
+    assert ('config', '7x7') in found
+    assert ('ntk', '7x7') in found
 
 
 def test_given_settings_are_not_left_out() -> None:
     assert tried(vit(), '96', scalings=['linear:3']) == [('linear:3', 'config')]
-    assert tried(vit(), '96', (48, 48), scalings=['linear+log']) == [
-        ('linear:2+log', 'config')
-    ]
+    found = tried(vit(), '96', (48, 48), scalings=['linear+log'])
+    assert found == [('linear:2+log', 'config')]
     with pytest.raises(ValueError, match='ntk'):
         tried(vit(), '96', scalings=['ntk:2'])
     windowed = dict(window_size=2, window_block_indexes=(0,))
     found = tried(vit(**windowed), '96', windows=['3'])
-    assert [window for scaling, window in found if scaling == 'by_parts:1.5'] == [
-        'config',
-        '3',
-    ]
+    windows = [window for scaling, window in found if scaling == 'by_parts:1.5']
+    assert windows == ['config', '3']
     with pytest.raises(ValueError, match='larger than the map'):
         tried(vit(**windowed), '96', windows=['9'])
 
@@ -131,9 +120,8 @@ def test_given_settings_are_not_left_out() -> None:
 @pytest.fixture(scope='module')
 def weights(segmentor: str, folder: Path) -> str:
     path = folder / 'segmentor.pth'
-    torch.save(
-        dict(state_dict=random_model(Config.fromfile(segmentor)).state_dict()), path
-    )
+    model = random_model(Config.fromfile(segmentor))
+    torch.save(dict(state_dict=model.state_dict()), path)
     return str(path)
 
 
@@ -142,24 +130,23 @@ def test_the_config_of_a_size_gives_the_figures(
 ) -> None:
     arguments = ['--sizes', '64', '96', '--draws', '100', '--work-dir', str(tmp_path)]
     assert main([segmentor, weights, *arguments]) == 0
-    content = json.loads((tmp_path / 'scaling' / 'choice.json').read_text())
+    content = read_json(tmp_path / 'scaling' / 'choice.json')
     assert (content['metric'], content['images']) == ('mIoU', 2)
     alone, larger = content['sizes']
-    assert [row['scaling'] for row in alone['rows']] == ['config']
-    assert [row['scaling'] for row in larger['rows']] == [
-        'config',
-        'linear:1.5',
-        'by_parts:1.5',
-    ]
-    assert all(row['low'] <= row['value'] <= row['high'] for row in larger['rows'])
+    assert column(alone['rows'], 'scaling') == ['config']
+    scalings = column(larger['rows'], 'scaling')
+    assert scalings == ['config', 'linear:1.5', 'by_parts:1.5']
+    for row in larger['rows']:
+        assert row['low'] <= row['value'] <= row['high']
     said = capsys.readouterr().out
-    assert larger['chosen'] == 0 and "fewer than 5 images: the config's own" in said
+    assert larger['chosen'] == 0
+    assert "fewer than 5 images: the config's own" in said
     table = [line.split()[:2] for line in said.splitlines()]
-    assert ['size', 'scaling'] in table and ['96', 'by_parts:1.5'] in table
+    assert ['size', 'scaling'] in table
+    assert ['96', 'by_parts:1.5'] in table
     assert cv2.imread(str(tmp_path / 'scaling' / 'choice.png')).std() > 0
-    config = load_config(
-        str(tmp_path / 'scaling' / '96.py'), (), str(tmp_path / 'test')
-    )
+    written = tmp_path / 'scaling' / '96.py'
+    config = load_config(str(written), (), str(tmp_path / 'test'))
     assert configured_size(config) == (96, 144)
     assert config.model.test_cfg.crop_size == (96, 96)
     config.experiment_name = config.visualizer.name = 'choice_96'
@@ -207,38 +194,29 @@ def test_a_choice_is_judged_on_other_images(
     assert tested[:3] == [
         ('config', 0, 'test 1 of 4'), ('linear', 0, 'test 2 of 4'), ('by_parts', 0, 'test 3 of 4')
     ]  # fmt: skip
-    assert [(scaling, skip) for scaling, skip, _ in tested[3:]] == [
-        ('config', 20),
-        ('linear', 20),
-    ]
-    assert [row.difference.value for row in choice.judged] == [0, 0]
-    assert [row.tied for row in choice.tried] == [False, True, False]
+    own, other = tested[3:]
+    assert own[:2] == ('config', 20)
+    assert other[:2] == ('linear', 20)
+    own, other = choice.judged
+    assert own.difference.value == other.difference.value == 0
+    assert attributes(choice.tried, 'tied') == [False, True, False]
     assert 'not confirmed' in capsys.readouterr().out
     kept = choices.choose([settings[0], settings[2]])
     assert (kept.chosen, kept.judged) == (0, None)
-    assert [row.tied for row in kept.tried] == [True, True]
+    assert attributes(kept.tried, 'tied') == [True, True]
     assert 'within the spread of it: scaling by_parts' in capsys.readouterr().out
 
 
 def test_what_cannot_be_chosen(segmentor: str, weights: str, fails: Fails) -> None:
     for options, message in (
-        (['--sizes', '8'], 'leave no token'),
-        (['--sizes', '64'], 'nothing to choose'),
-        (['--scaling', 'ntk:2'], "type 'ntk'"),
+        ('--sizes 8', 'leave no token'),
+        ('--sizes 64', 'nothing to choose'),
+        ('--scaling ntk:2', "type 'ntk'"),
         (
-            [
-                '--sizes',
-                '96',
-                '--draws',
-                '100',
-                '--scaling',
-                'linear:2',
-                'linear:3',
-                'linear:4',
-            ],
+            '--sizes 96 --draws 100 --scaling linear:2 linear:3 linear:4',
             '--draws 100: to compare 3 settings of a size with the config takes 120',
         ),
-        (['--images', '2', '--judge', '1'], '--judge 1: of 2 validation images'),
-        (['--cfg-options', 'val_evaluator.type=CityscapesMetric'], 'CityscapesMetric'),
+        ('--images 2 --judge 1', '--judge 1: of 2 validation images'),
+        ('--cfg-options val_evaluator.type=CityscapesMetric', 'CityscapesMetric'),
     ):
-        fails(main, segmentor, weights, *options, says=[message])
+        fails(main, segmentor, weights, *options.split(), says=[message])

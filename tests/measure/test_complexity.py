@@ -32,15 +32,18 @@ class Predictor(nn.Module):
         self.conv = nn.Conv2d(8, 4, 3, padding=1, groups=2)
 
     def forward(self, image: Tensor, samples: list, mode: str) -> Tensor:
-        assert mode == 'predict' and samples[0].img_shape == tuple(image.shape[2:])
-        assert not torch.is_grad_enabled() and not self.training
+        assert mode == 'predict'
+        assert samples[0].img_shape == tuple(image.shape[2:])
+        assert not torch.is_grad_enabled()
+        assert not self.training
         return self.conv(self.up(self.backbone(image)[0]))
 
 
 @pytest.mark.parametrize('channels', [3, 5])
 def test_products_of_a_small_model(channels: int) -> None:
     height, width = 48, 64
-    tokens, c = (height // 16) * (width // 16), 32
+    tokens = (height // 16) * (width // 16)
+    c = 32
     patches = tokens * channels * 16**2 * c
     padded = 4 * 4  # the window block sees 3 x 4 tokens padded to windows of 2 x 2
     layers = 2 * tokens * (8 + 4) * c**2  # padding is in none of them
@@ -49,9 +52,8 @@ def test_products_of_a_small_model(channels: int) -> None:
     conv = 4 * tokens * 8 // 2 * 3**2 * 4
     actual = count_products(Predictor(channels), height=height, width=width)
     assert actual.multiply_adds == patches + layers + scores + up + conv
-    assert (
-        actual.rotations == 2 * 2 * tokens * c / 2
-    )  # two blocks; queries and keys; pairs
+    # Two blocks; queries and keys; pairs.
+    assert actual.rotations == 2 * 2 * tokens * c / 2
 
 
 def test_rotation_costs_what_the_paper_says() -> None:
@@ -63,14 +65,12 @@ def test_rotation_costs_what_the_paper_says() -> None:
     products = count_products(mixed, height=224, width=224)
     assert products.rotations == 1_806_336 == 196 * 12 * 768  # tokens, blocks, channels
     assert products.multiply_adds / 1e9 == pytest.approx(17.6, abs=0.05)
-    assert 100 * products.rotations / products.multiply_adds == pytest.approx(
-        0.0103, abs=5e-5
-    )
+    share = 100 * products.rotations / products.multiply_adds
+    assert share == pytest.approx(0.0103, abs=5e-5)
     learned = sum(p.numel() for name, p in mixed.named_parameters() if 'freqs' in name)
     parameters = sum(p.numel() for p in baseline.parameters())
-    assert learned == 9216 and 100 * learned / parameters == pytest.approx(
-        0.0106, abs=5e-5
-    )
+    assert learned == 9216
+    assert 100 * learned / parameters == pytest.approx(0.0106, abs=5e-5)
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,16 @@ def test_rotations_of_a_part_of_the_channels(rope: dict | None, pairs: int) -> N
     arch = dict(embed_dims=32, depths=(2,), num_heads=(2,))
     backbone = dict(type='RoPESwin', arch=arch, rope=settings, out_indices=(0,))
     products = count_products(RoPEClassifier(backbone, 3), height=72, width=100)
-    assert products.rotations == 2 * (
-        2 * 18 * 25 * 2 * pairs
-    )  # blocks; q, k; tokens; heads
+    # Blocks; queries and keys; tokens; heads.
+    assert products.rotations == 2 * 2 * 18 * 25 * 2 * pairs
 
 
 def test_products_of_shifted_windows() -> None:
     """Windows are counted with their padding, and where shifted with what the mask takes away."""
-    height, width, c, depths = 72, 100, 16, (2, 2)
+    height = 72
+    width = 100
+    c = 16
+    depths = (2, 2)
     backbone = RoPESwin(
         dict(embed_dims=c, depths=depths, num_heads=(1, 2)), out_indices=(0, 1)
     )
@@ -99,7 +101,8 @@ def test_products_of_shifted_windows() -> None:
         sdpa_kernel(SDPBackend.MATH),
     ):
         backbone.eval()(torch.rand(1, 3, height, width))
-    rows, columns = height // 4, width // 4
+    rows = height // 4
+    columns = width // 4
     expected = rows * columns * 3 * 4**2 * c
     for stage, depth in enumerate(depths):
         padded = math.ceil(rows / 7) * 7 * math.ceil(columns / 7) * 7
@@ -107,7 +110,8 @@ def test_products_of_shifted_windows() -> None:
         layers = rows * columns * 12 * channels**2
         expected += depth * (layers + 2 * padded * 7**2 * channels)
         if stage == 0:
-            rows, columns = math.ceil(rows / 2), math.ceil(columns / 2)
+            rows = math.ceil(rows / 2)
+            columns = math.ceil(columns / 2)
             expected += rows * columns * 4 * c * 2 * c
     assert counter.get_total_flops() == 2 * expected
 

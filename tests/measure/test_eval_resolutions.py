@@ -12,6 +12,7 @@ import torch
 from mmengine.config import Config
 from mmengine.runner import Runner
 
+from helpers.rows import attributes, column, read_json
 from helpers.small_configs import make_data, small_config
 from rope_dense.measure.evaluator import ResolutionLoop
 from rope_dense.measure.plot import curves_of
@@ -30,13 +31,12 @@ Run = Callable[..., int]
 @pytest.fixture(scope='module')
 def run() -> Run:
     """Run the tool, under a name of its own: mmengine keeps loggers and visualizers by name."""
-    main, numbers = command('eval_resolutions'), count()
+    main = command('eval_resolutions')
+    numbers = count()
 
     def run(*argv: object, options: Sequence[str] = ()) -> int:
-        names = [
-            f'{key}=sweep_{next(numbers)}'
-            for key in ('experiment_name', 'visualizer.name')
-        ]
+        name = f'sweep_{next(numbers)}'
+        names = [f'experiment_name={name}', f'visualizer.name={name}']
         return main([*map(str, argv), '--cfg-options', *names, *options])
 
     return run
@@ -81,26 +81,14 @@ def figures(work_dir: Path) -> dict[tuple[str, str], dict]:
 def test_figures_are_those_of_single_tests(
     run: Run, segmentor: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [
-        '--slide',
-        'whole',
-        '--scaling',
-        'config',
-        'linear:2',
-        '--work-dir',
-        tmp_path,
-    ]
-    assert (
-        run(segmentor.config, segmentor.checkpoint, '--sizes', 48, '64x80', *options)
-        == 0
-    )
+    argv = [segmentor.config, segmentor.checkpoint, '--work-dir', tmp_path]
+    argv += '--sizes 48 64x80 --slide whole --scaling config linear:2'.split()
+    assert run(*argv) == 0
     actual = figures(tmp_path)
     config = load_config(str(segmentor.config), (), str(tmp_path / 'single'))
     config.model.test_cfg = dict(mode='whole')
-    for scaling, setting in (
-        ('config', None),
-        ('linear:2', dict(type='linear', factor=2.0)),
-    ):
+    linear = dict(type='linear', factor=2.0)
+    for scaling, setting in (('config', None), ('linear:2', linear)):
         config.model.backbone.rope_scaling = setting
         for size, (height, width) in (('48', (48, 72)), ('64x80', (64, 80))):
             config.experiment_name = config.visualizer.name = f'single_{scaling}_{size}'
@@ -110,19 +98,17 @@ def test_figures_are_those_of_single_tests(
             assert actual[size, scaling] == pytest.approx(alone)
     assert actual['48', 'config'] != actual['64x80', 'config']
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
-    (header,) = (line for line in table if line[:1] == ['size'])
-    assert header == ['size', 'scaling', 'window', 'mIoU', 'aAcc', 'mAcc', 's/image']
-    assert [line[:2] for line in table[table.index(header) + 1 :][:4]] == [
+    header = ['size', 'scaling', 'window', 'mIoU', 'aAcc', 'mAcc', 's/image']
+    first = table.index(header) + 1
+    assert [line[:2] for line in table[first : first + 4]] == [
         ['48', 'config'], ['64x80', 'config'], ['48', 'linear:2'], ['64x80', 'linear:2']
     ]  # fmt: skip
     with open(tmp_path / 'resolutions.csv') as file:
         rows = list(csv.DictReader(file))
-    assert [(row['height'], row['width']) for row in rows] == [
-        ('48', '72'),
-        ('64', '80'),
-    ] * 2
-    mious = [actual[row['size'], row['scaling']]['mIoU'] for row in rows]
-    assert [float(row['mIoU']) for row in rows] == mious
+    assert column(rows, 'height') == ['48', '64'] * 2
+    assert column(rows, 'width') == ['72', '80'] * 2
+    for row in rows:
+        assert float(row['mIoU']) == actual[row['size'], row['scaling']]['mIoU']
     assert cv2.imread(str(tmp_path / 'resolutions.png')).std() > 0
 
 
@@ -130,12 +116,12 @@ def test_a_detector_at_a_larger_size(run: Run, detector: Model, tmp_path: Path) 
     arguments = ['--sizes', 96, '--window', 'auto', 3, '--work-dir', tmp_path]
     assert run(detector.config, detector.checkpoint, *arguments) == 0
     rows = read_results(tmp_path / 'resolutions.json')['rows']
-    assert [row['window'] for row in rows] == ['auto', '3']
-    assert all((row['height'], row['width']) == (96, 144) for row in rows)
-    assert all('coco/bbox_mAP' in row['metrics'] for row in rows)
-    assert (
-        rows[0]['metrics']['coco/bbox_mAP_l'] is None
-    )  # no large object: COCO says -1
+    assert column(rows, 'window') == ['auto', '3']
+    for row in rows:
+        assert (row['height'], row['width']) == (96, 144)
+        assert 'coco/bbox_mAP' in row['metrics']
+    # No large object: COCO says -1.
+    assert rows[0]['metrics']['coco/bbox_mAP_l'] is None
 
 
 @pytest.fixture
@@ -160,20 +146,16 @@ def test_finished_figures_are_kept(
     tested: list,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = [
-        segmentor.config,
-        segmentor.checkpoint,
-        '--work-dir',
-        tmp_path,
-        '--sizes',
-    ]
+    arguments = [segmentor.config, segmentor.checkpoint, '--work-dir', tmp_path]
+    arguments.append('--sizes')
     assert run(*arguments, 32, 99, 64) == 130
     assert 'stopped; 1 results are in' in capsys.readouterr().err
     assert figures(tmp_path) == {('32', 'config'): dict(mIoU=32.0)}
     assert run(*arguments, 32, 64) == 0
     assert [size[0] for size in tested] == [32, 99, 64]
     assert '(reused)' in capsys.readouterr().out
-    assert run(*arguments, 64, '--overwrite') == 0 and len(tested) == 4
+    assert run(*arguments, 64, '--overwrite') == 0
+    assert len(tested) == 4
     assert list(figures(tmp_path)) == [('64', 'config')]
     assert not list(tmp_path.glob('*.partial'))
 
@@ -182,23 +164,16 @@ def test_a_detector_that_finds_no_box(
     run: Run, detector: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """C1, S2: mmdet's metric is empty then; earlier versions stored that, and stopped each time."""
-    arguments = [
-        detector.config,
-        detector.checkpoint,
-        '--work-dir',
-        tmp_path,
-        '--sizes',
-        64,
-    ]
+    arguments = [detector.config, detector.checkpoint, '--work-dir', tmp_path]
+    arguments += ['--sizes', 64]
     none = ['model.test_cfg.max_per_img=0']
     assert run(*arguments, options=none) == 0
-    expected = {
-        f'coco/bbox_mAP{kind}': 0 for kind in ('', '_50', '_75', '_s', '_m', '_l')
-    }
+    kinds = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')
+    expected = {f'coco/bbox_{kind}': 0 for kind in kinds}
     assert figures(tmp_path) == {('64', 'config'): expected}
     file = tmp_path / 'resolutions.json'
-    stored = json.loads(file.read_text())
-    stored['rows'] = [dict(row, metrics={}) for row in stored['rows']]
+    stored = read_json(file)
+    stored['rows'][0]['metrics'] = {}
     Results(tmp_path, file.name).write_text(file, json.dumps(stored))
     capsys.readouterr()
     assert run(*arguments, options=none) == 0
@@ -219,18 +194,13 @@ def test_an_open_factor_is_of_the_training(
     arguments += ['--scaling', 'linear', 'linear+log', 'linear:pretrain', '--sizes']
     assert run(*arguments, 48, 96, options=backbones) == 0
     rows = read_results(tmp_path / 'resolutions.json')['rows']
-    expected = [
-        'linear:1',
-        'linear:1.5',
-        'linear:1+log',
-        'linear:1.5+log',
-        *['linear:pretrain'] * 2,
-    ]
-    assert [row['scaling'] for row in rows] == expected
-    lines = curves_of([read_results(tmp_path / 'resolutions.json')], 'mIoU')
-    assert [line.setting['scaling'] for line in lines] == arguments[5:8]
+    expected = ['linear:1', 'linear:1.5', 'linear:1+log', 'linear:1.5+log']
+    assert column(rows, 'scaling') == expected + ['linear:pretrain'] * 2
+    curves = curves_of([read_results(tmp_path / 'resolutions.json')], 'mIoU')
+    assert column(attributes(curves, 'setting'), 'scaling') == arguments[5:8]
     table = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
-    assert ['96', 'linear:1.5'] in table and ['96', 'linear:1.5+log'] in table
+    assert ['96', 'linear:1.5'] in table
+    assert ['96', 'linear:1.5+log'] in table
     assert run(*arguments, 96, '--train-size', '48', options=backbones) == 0
     row = read_results(tmp_path / 'resolutions.json')['rows'][6]
     assert (row['scaling'], len(tested)) == ('linear:2', 8)
@@ -242,7 +212,8 @@ def test_a_run_is_given_by_its_folder(
     Config.fromfile(segmentor.config).dump(tmp_path / 'roads.py')
     (tmp_path / 'best_mIoU_iter_2.pth').symlink_to(segmentor.checkpoint)
     assert run(tmp_path, '--sizes', 64) == 0
-    assert list(figures(tmp_path)) == [('64', 'config')] and len(tested) == 1
+    assert list(figures(tmp_path)) == [('64', 'config')]
+    assert len(tested) == 1
 
 
 def test_figures_of_something_else_are_not_taken_for_these(
@@ -255,18 +226,13 @@ def test_figures_of_something_else_are_not_taken_for_these(
     checkpoint = tmp_path / 'weights.pth'
     weights = torch.load(segmentor.checkpoint)
     torch.save(weights, checkpoint)
-    arguments = [
-        segmentor.config,
-        checkpoint,
-        '--sizes',
-        64,
-        '--work-dir',
-        tmp_path / 'work',
-    ]
+    arguments = [segmentor.config, checkpoint, '--work-dir', tmp_path / 'work']
+    arguments += ['--sizes', 64]
     assert run(*arguments) == 0
     assert run(*arguments, options=['test_dataloader.dataset.indices=1']) == 2
     message = capsys.readouterr().err
-    assert 'figures of another config' in message and '--overwrite' in message
+    assert 'figures of another config' in message
+    assert '--overwrite' in message
     weights['state_dict']['backbone.cls_token'] += 1
     torch.save(weights, checkpoint)
     assert run(*arguments) == 2
@@ -298,4 +264,5 @@ def test_bad_settings_stop_before_anything_is_tested(
     ):
         assert run(*arguments, *options) == 2
         assert message in capsys.readouterr().err
-    assert not tested and not work_dir.exists()
+    assert not tested
+    assert not work_dir.exists()

@@ -104,7 +104,8 @@ def test_the_limit_of_the_longer_side_grows_too() -> None:
 def test_pipelines_without_a_size_of_their_own() -> None:
     with pytest.raises(ValueError, match='no step has a `scale`'):
         at_size(pipeline_config(), 64)
-    resize, pad = dict(type='Resize', scale=(8, 8)), dict(type='Pad', size=(16, 16))
+    resize = dict(type='Resize', scale=(8, 8))
+    pad = dict(type='Pad', size=(16, 16))
     with pytest.raises(ValueError, match='fixes the size'):
         at_size(pipeline_config(resize, pad), 64)
 
@@ -114,7 +115,8 @@ class Dense(nn.Module):
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
-        self.backbone, self.test_cfg = backbone.eval(), None
+        self.backbone = backbone.eval()
+        self.test_cfg = None
 
     @torch.no_grad()
     def outputs(self, side: int = 64) -> Tensor:
@@ -145,7 +147,8 @@ def swin(**options: object) -> RoPESwin:
 @pytest.mark.parametrize('build', [vit, swin])
 def test_settings_act_and_are_taken_back(build: Callable[..., nn.Module]) -> None:
     evaluator = evaluator_of(build(rope_scaling=dict(type='linear', factor=2.0)))
-    model, unchanged = evaluator.model, evaluator.model.outputs()
+    model = evaluator.model
+    unchanged = evaluator.model.outputs()
     for scaling, window in (
         ('none', 'config'),
         ('config', '2'),

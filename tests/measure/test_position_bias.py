@@ -8,6 +8,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor, nn
 
+from helpers.rows import column
 from helpers.tool_names import Main
 from rope_dense.backbones import RoPEViT
 from rope_dense.project.model import build_model
@@ -48,19 +49,13 @@ def deviation(x: Tensor) -> float:
 def test_an_architecture_with_its_weights(run: Main, tmp_path: Path) -> None:
     model = randomize(RoPEViT('tiny')).eval()
     torch.save(model.state_dict(), tmp_path / 'tiny.pth')
-    sizes = ['--sizes', '64', '96x128']
-    assert (
-        run(['tiny', str(tmp_path / 'tiny.pth'), *sizes, '--work-dir', str(tmp_path)])
-        == 0
-    )
+    argv = ['tiny', str(tmp_path / 'tiny.pth'), '--work-dir', str(tmp_path)]
+    assert run([*argv, '--sizes', '64', '96x128']) == 0
     rows = rows_of(tmp_path)
-    assert [
-        (row['height'], row['width'], row['scaling'], row['prefix']) for row in rows
-    ] == [
-        (*size, how, '-')
-        for how in ('config', 'linear')
-        for size in (('64', '64'), ('96', '128'))
-    ]
+    assert column(rows, 'height') == ['64', '96'] * 2
+    assert column(rows, 'width') == ['64', '128'] * 2
+    assert column(rows, 'scaling') == ['config', 'config', 'linear', 'linear']
+    assert column(rows, 'prefix') == ['-'] * 4
     with torch.no_grad():
         constant = deviation(model(torch.zeros(1, 3, 96, 128))[0])
         generator = torch.Generator().manual_seed(0)
@@ -84,22 +79,17 @@ def test_windows_of_a_detector(
     torch.save(dict(state_dict=weights), tmp_path / 'weights.pth')
     window = cfg.model.backbone.window_size
     size = str(2 * 16 * window)
-    argv = [
-        detector,
-        str(tmp_path / 'weights.pth'),
-        '--sizes',
-        size,
-        '--scaling',
-        'none',
-        'linear:2',
-    ]
-    assert run([*argv, '--work-dir', str(tmp_path), '--cfg-options', option]) == 0
+    argv = [detector, str(tmp_path / 'weights.pth'), '--work-dir', str(tmp_path)]
+    argv += ['--sizes', size, '--scaling', 'none', 'linear:2', '--cfg-options', option]
+    assert run(argv) == 0
     rows = rows_of(tmp_path)
-    biases = {(row['prefix'], row['scaling']): float(row['bias']) for row in rows}
+    biases = {}
+    for row in rows:
+        biases[row['prefix'], row['scaling']] = float(row['bias'])
     if has_token:
         assert len(set(biases.values())) == 4 == len(rows)
         assert min(biases.values()) > 1e-4
-        assert {prefix for prefix, _ in biases} == {'copy', 'global'}
+        assert {*column(rows, 'prefix')} == {'copy', 'global'}
     else:
         assert {*biases} == {('-', 'none'), ('-', 'linear:2')}
         assert max(biases.values()) < 1e-5
@@ -127,4 +117,4 @@ def test_mistakes_end_in_one_line_and_write_nothing(
     assert run(['tiny.pth' if word == '@' else word for word in argv]) == 2
     errors = capfd.readouterr().err.strip().splitlines()
     assert len(errors) == 1 and message in errors[0], errors
-    assert [path.name for path in tmp_path.iterdir()] == ['tiny.pth']
+    assert [*tmp_path.iterdir()] == [tmp_path / 'tiny.pth']

@@ -15,12 +15,11 @@ from rope_dense.measure.plot import (
 
 
 def results(label: str, *settings: str) -> dict:
-    rows = [
-        dict(size=str(side), height=side, width=2 * side, scaling=scaling, window='7',
-             slide='keep', metrics=dict(mIoU=value))
-        for scaling in settings
-        for side, value in ((128, 2.0), (64, 1.0), (96, None))
-    ]  # fmt: skip
+    rows = []
+    for scaling in settings:
+        for side, value in ((128, 2.0), (64, 1.0), (96, None)):
+            row = dict(size=str(side), height=side, width=2 * side, scaling=scaling)
+            rows.append(row | dict(window='7', slide='keep', metrics=dict(mIoU=value)))
     return dict(label=label, training_size=(64, 64), rows=rows)
 
 
@@ -47,7 +46,8 @@ def test_runs_are_drawn_over_each_other(
     assert [curve.get_label() for curve in curves] == labels
     assert [list(curve.get_xdata()) for curve in curves] == [[64, 128]] * 3
     assert list(mark.get_xdata()) == [64, 64]  # the training size
-    assert plot.get_ylabel() == 'mIoU' and (tmp_path / 'plot.png').exists()
+    assert plot.get_ylabel() == 'mIoU'
+    assert (tmp_path / 'plot.png').exists()
     for row in runs[0]['rows']:
         row['scaling'] = None  # as those of a paper
     draw_resolutions(runs, 'mIoU', tmp_path / 'plot.png', baseline='ape')
@@ -73,10 +73,10 @@ def test_names_are_shown_as_they_are(name: str, expected: str) -> None:
 def test_names_of_runs_and_metrics_are_no_formulas(tmp_path: Path) -> None:
     runs = [results('$x^$', 'none'), results('US$1-US$5', 'none')]
     for run in runs:
-        run['rows'] = [dict(row, metrics={'IoU.$y_$': 1.0}) for row in run['rows']]
+        for row in run['rows']:
+            row['metrics'] = {'IoU.$y_$': 1.0}
     draw_resolutions(runs, 'IoU.$y_$', tmp_path / 'plot.png', baseline='$x^$')
-    labels = [
-        text.get_text()
-        for text in plot_resolutions(runs, 'IoU.$y_$').axes[0].get_legend().get_texts()
-    ]
-    assert labels == [r'\$x^\$', r'US\$1-US\$5']
+    (axes,) = plot_resolutions(runs, 'IoU.$y_$').axes
+    first, second = axes.get_legend().get_texts()
+    assert first.get_text() == r'\$x^\$'
+    assert second.get_text() == r'US\$1-US\$5'

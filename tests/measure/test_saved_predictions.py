@@ -1,7 +1,7 @@
 """`rope-dense test --out`: files named by the paths of the images, in the form of the data set."""
 
 import hashlib
-import json
+import os
 from pathlib import Path
 
 import cv2
@@ -16,6 +16,7 @@ from PIL import Image
 
 import rope_dense
 from helpers.panoptic import provide_panopticapi, read_ids, small_panoptic
+from helpers.rows import column, read_json
 from helpers.tool_names import Main
 from rope_dense.data.generated import SEGMENTATION_METAINFO
 from rope_dense.data.mask_labels import label_map, read_labels
@@ -35,13 +36,12 @@ def digests(folder: Path) -> dict[str, str]:
 @pytest.fixture
 def masks(segmentor: str, tmp_path: Path) -> list[str]:
     """Config and weights of a segmentor of own masks, in folders of two cameras."""
-    cfg, root = Config.fromfile(segmentor), tmp_path / 'data'
+    cfg = Config.fromfile(segmentor)
+    root = tmp_path / 'data'
     random = np.random.default_rng(0)
     for name in FILES:
-        image, mask = (
-            root / 'images' / name,
-            (root / 'masks' / name).with_suffix('.png'),
-        )
+        image = root / 'images' / name
+        mask = (root / 'masks' / name).with_suffix('.png')
         for file in (image, mask):
             file.parent.mkdir(parents=True, exist_ok=True)
         cv2.imwrite(str(image), random.integers(256, size=(64, 96, 3)).astype(np.uint8))
@@ -59,11 +59,11 @@ def masks(segmentor: str, tmp_path: Path) -> list[str]:
         pipeline=steps,
     )
     cfg.custom_imports.imports.append('rope_dense.data.map_datasets')
-    config, weights = tmp_path / 'masks.py', tmp_path / 'masks.pth'
+    config = tmp_path / 'masks.py'
+    weights = tmp_path / 'masks.pth'
     cfg.dump(config)
-    torch.save(
-        dict(state_dict=random_model(load_config(str(config))).state_dict()), weights
-    )
+    model = random_model(load_config(str(config)))
+    torch.save(dict(state_dict=model.state_dict()), weights)
     return [str(config), str(weights), '--work-dir', str(tmp_path / 'work')]
 
 
@@ -80,9 +80,8 @@ def test_masks_are_named_and_numbered_as_in_the_data_set(
     for name in FILES:
         found = read_labels((out / name).with_suffix('.png'), labels)
         (sample,) = model(str(tmp_path / 'data/images' / name))
-        assert (
-            found == model.plain(sample)['labels']
-        ).mean() > 0.99  # windows of the test
+        same = found == model.plain(sample)['labels']
+        assert same.mean() > 0.99  # windows of the test
     assert test([*masks, '--out', str(out)]) == 0  # replaces its own
 
     masks_folder = tmp_path / 'data/masks'
@@ -94,17 +93,17 @@ def test_masks_are_named_and_numbered_as_in_the_data_set(
     (out / 'camB/0.png').write_bytes((out / 'camA/0.png').read_bytes())  # corrected
     given = digests(tmp_path)
     assert test([*masks, '--out', str(out)]) == 2
-    assert (
-        f'{out}/camB/0.png was changed after rope-dense wrote it'
-        in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert f'{out}/camB/0.png was changed after rope-dense wrote it' in said
     kept = digests(tmp_path)
-    assert {path: kept[path] for path in given} == given and not [*out.rglob('lock')]
+    assert {path: kept[path] for path in given} == given
+    assert not [*out.rglob('lock')]
 
 
 def test_masks_of_a_test_that_ends_early(masks: list[str], tmp_path: Path) -> None:
     """What was there stays as it was, and nothing is left beside it."""
-    cfg, out = load_config(masks[0]), tmp_path / 'tested'
+    cfg = load_config(masks[0])
+    out = tmp_path / 'tested'
     init_default_scope('mmseg')
 
     def write(label: int, error: type[Exception] | None = None) -> None:
@@ -112,9 +111,8 @@ def test_masks_of_a_test_that_ends_early(masks: list[str], tmp_path: Path) -> No
             for name in FILES:
                 labels = torch.full((1, 64, 96), label)
                 path = str(tmp_path / 'data/images' / name)
-                metric.process(
-                    {}, [dict(img_path=path, pred_sem_seg=dict(data=labels))]
-                )
+                sample = dict(img_path=path, pred_sem_seg=dict(data=labels))
+                metric.process({}, [sample])
             if error:
                 raise error
             metric.evaluate(len(FILES))
@@ -141,11 +139,7 @@ def test_a_pickle_of_the_user_stays(
     assert out.read_bytes() == b'mine'
     out.unlink()
     assert test(argv) == 0 == test(argv)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        'boxes.pkl',
-        '.rope_dense',
-        'work',
-    }
+    assert {*os.listdir(tmp_path)} == {'boxes.pkl', '.rope_dense', 'work'}
 
 
 def test_panoptic_files_are_read_back(
@@ -160,13 +154,11 @@ def test_panoptic_files_are_read_back(
     out = tmp_path / 'tested'
     argv = [config, weights, '--work-dir', str(tmp_path / 'work'), '--out', str(out)]
     assert test(argv) == 0
-    truth = json.loads(
-        Path(Config.fromfile(config).test_evaluator.ann_file).read_text()
-    )
-    content = json.loads((out / 'panoptic.json').read_text())
+    truth = read_json(Config.fromfile(config).test_evaluator.ann_file)
+    content = read_json(out / 'panoptic.json')
     for key in ('id', 'name', 'isthing'):
-        names = [[x[key] for x in given['categories']] for given in (truth, content)]
-        assert names[0] == names[1]
+        names = column(content['categories'], key)
+        assert names == column(truth['categories'], key)
     assert content['images'] == truth['images']
     pairs = [(entry, entry) for entry in content['annotations']]
     categories = {x['id']: x for x in content['categories']}
@@ -174,7 +166,8 @@ def test_panoptic_files_are_read_back(
         0, pairs, f'{out}/panoptic', f'{out}/panoptic', categories
     )
     mean = stat.pq_average(categories, isthing=None)[0]
-    assert (mean['pq'], mean['sq'], mean['rq']) == (1, 1, 1) and mean['n'] > 3
+    assert (mean['pq'], mean['sq'], mean['rq']) == (1, 1, 1)
+    assert mean['n'] > 3
 
     dataset = CocoPanopticDataset(
         ann_file=f'{out}/panoptic.json',
@@ -190,9 +183,8 @@ def test_panoptic_files_are_read_back(
         plain = model.plain(sample)
         ids = read_ids(info['seg_map_path'])
         np.testing.assert_array_equal(ids, plain['ids'])
-        assert (ids == 0).any() and ids.max() == len(plain['labels']) == len(
-            entry['segments_info']
-        )
+        assert (ids == 0).any()
+        assert ids.max() == len(plain['labels']) == len(entry['segments_info'])
         for segment, known, label, area in zip(
             entry['segments_info'],
             info['segments_info'],
@@ -201,14 +193,15 @@ def test_panoptic_files_are_read_back(
             strict=True,
         ):
             mask = ids == segment['id']
-            rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+            rows = np.flatnonzero(mask.any(1))
+            columns = np.flatnonzero(mask.any(0))
             box = [columns[0], rows[0], np.ptp(columns) + 1, np.ptp(rows) + 1]
-            assert segment['bbox'] == box and segment['area'] == area == mask.sum()
+            assert segment['bbox'] == box
+            assert segment['area'] == area == mask.sum()
             assert known['category'] == label == segment['category_id'] - 1
             assert bool(known['is_thing']) == (label < 6)
 
     (out / 'panoptic.json').write_text('{}')
     assert test(argv) == 2
-    assert (
-        f'{out}/panoptic.json was changed after rope-dense' in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert f'{out}/panoptic.json was changed after rope-dense' in said

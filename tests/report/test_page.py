@@ -15,6 +15,7 @@ from mmdet.structures import DetDataSample
 from mmengine.config import Config
 from mmengine.structures import InstanceData
 
+from helpers.rows import column, file_names, read_json
 from helpers.small_configs import make_data, small_config
 from rope_dense.data.tiles.image_file import LargeImage
 from rope_dense.report import detection, figures, write
@@ -64,13 +65,9 @@ def test_an_earlier_report_is_replaced_and_no_file_of_the_user_s(
     written(tmp_path, 'worst_1')
     after = contents(tmp_path)
     assert after.keys() == before.keys() - {'worst_2.png'}
-    assert (
-        after['worst_1.png'] != before['worst_1.png']
-        and after['worst_3.png'] == b'edited'
-    )
-    with pytest.raises(
-        ForeignFileError, match=r'mine.png was not written by rope-dense'
-    ):
+    assert after['worst_1.png'] != before['worst_1.png']
+    assert after['worst_3.png'] == b'edited'
+    with pytest.raises(ForeignFileError, match=r'mine.png was not written by'):
         written(tmp_path, 'mine')
 
 
@@ -78,7 +75,8 @@ def test_on_a_full_disk_the_earlier_report_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, 'worst_1', 'worst_2')
-    before, write_bytes = contents(tmp_path), Path.write_bytes
+    before = contents(tmp_path)
+    write_bytes = Path.write_bytes
 
     def fail(path: Path, data: bytes) -> int:
         if data.startswith(b'<!DOCTYPE'):  # the last one
@@ -89,9 +87,7 @@ def test_on_a_full_disk_the_earlier_report_stays(
     with pytest.raises(OSError, match=r'No space left.*GB left.*index.html'):
         written(tmp_path, 'worst_1')
     assert contents(tmp_path) == before
-    assert [path.name for path in (tmp_path / '.rope_dense' / 'report').iterdir()] == [
-        'record.jsonl'
-    ]
+    assert file_names(tmp_path / '.rope_dense' / 'report') == {'record.jsonl'}
 
 
 def test_a_foreign_page_is_refused_before_the_model_is_built(
@@ -108,25 +104,23 @@ def test_a_foreign_page_is_refused_before_the_model_is_built(
         argv = [config, tmp_path / 'a.pth', '--out', out, '--device', 'cpu']
         assert command('report')([*map(str, argv)]) == 2
         assert f'{out / name} was not written by rope-dense' in capsys.readouterr().err
-        assert contents(out) == {name: b'mine'} and len([*out.iterdir()]) == 1
+        assert contents(out) == {name: b'mine'}
+        assert len([*out.iterdir()]) == 1
 
 
 def test_the_names_of_all_pictures_are_known() -> None:
     """But for compare.py's, which are looked at when they are written: there is no model."""
-    known = {*CURVES}.union(*(names.split() for names in write.TASK_FILES.values()))
-    files = [
-        path
-        for path in Path(write.__file__).parent.glob('*.py')
-        if path.stem != 'compare'
-    ]
-    texts = [path.read_text(encoding='utf-8') for path in files]
-    called = re.findall(
-        r"add_(?:figure|picture|crops)\((?:page, )?'(\w+)'", ''.join(texts)
-    )
-    assert called and {f'{name}.png' for name in called} <= known
-    assert [*PICTURES] == [f'worst_{n}.png' for n in range(1, WORST + 1)] + [
-        f'best_{n}.png' for n in range(1, BEST + 1)
-    ]
+    known = {*CURVES, *' '.join(write.TASK_FILES.values()).split()}
+    called = set()
+    for path in Path(write.__file__).parent.glob('*.py'):
+        if path.stem != 'compare':
+            text = path.read_text(encoding='utf-8')
+            calls = r"add_(?:figure|picture|crops)\((?:page, )?'(\w+)'"
+            called.update(re.findall(calls, text))
+    assert called
+    assert {f'{name}.png' for name in called} <= known
+    assert PICTURES[:WORST][-1] == f'worst_{WORST}.png'
+    assert PICTURES[WORST:] == [f'best_{n}.png' for n in range(1, BEST + 1)]
 
 
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
@@ -135,32 +129,29 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
         about = dict(path=os.fsdecode(b'\xff\xfebad.png'))
         page = Page(results, NAMES[4], Record(about=about, classes=rows))
         page.section(NAMES[4], NAMES[4])
-        page.add_figure(
-            'bars', figures.draw_bars({name: {name: 1} for name in NAMES}, 'x'), 'a'
+        bars = figures.draw_bars({name: {name: 1} for name in NAMES}, 'x')
+        page.add_figure('bars', bars, 'a')
+        lines = dict.fromkeys(NAMES, dict.fromkeys(NAMES, ([0, 1], [1, 1])))
+        page.add_figure('lines', figures.draw_lines(lines, 'x', 'y'), 'a')
+        matrix = figures.draw_matrix({NAMES[0]: np.eye(6)}, NAMES)
+        page.add_figure('matrix', matrix, 'a')
+        figure = figures.draw_calibration(
+            {NAMES[0]: [dict(score=0.5, right=0.5, number=3)]}
         )
-        lines = {name: ([0, 1], [1, 1]) for name in NAMES}
-        page.add_figure(
-            'lines', figures.draw_lines(dict.fromkeys(NAMES, lines), 'x', 'y'), 'a'
-        )
-        page.add_figure(
-            'matrix', figures.draw_matrix({NAMES[0]: np.eye(6)}, NAMES), 'a'
-        )
-        figure = figures.draw_calibration({NAMES[0]: [dict(score=0.5, right=0.5, number=3)]})
         page.add_figure('curve', figure, NAMES[4])
         grid = [(np.zeros((4, 4, 3), np.uint8), f'1. class\n{name}') for name in NAMES]
         page.add_figure('grid', figures.draw_grid(grid), 'a')
         page.add_table(rows)
         page.write()
     text = (tmp_path / 'index.html').read_text(encoding='utf-8')
-    assert (
-        '<script' not in text
-        and '&lt;script&gt;' in text
-        and '\\udcff\\udcfebad.png' in text
-    )
-    report = json.loads((tmp_path / 'report.json').read_text(encoding='utf-8'))
-    assert [row['class'] for row in report['classes']] == NAMES
+    assert '<script' not in text
+    assert '&lt;script&gt;' in text
+    assert '\\udcff\\udcfebad.png' in text
+    report = read_json(tmp_path / 'report.json')
+    assert column(report['classes'], 'class') == NAMES
     axes = figures.draw_bars({'': {'US$1-US$5': 1}}, '$').axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == [r'US\$1-US\$5']
+    (label,) = axes.get_yticklabels()
+    assert label.get_text() == r'US\$1-US\$5'
 
 
 def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
@@ -179,11 +170,9 @@ def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
         page.write()
     assert {'worst_1.png', 'worst_3.png', 'worst_4.png'} <= contents(tmp_path).keys()
     assert not (tmp_path / 'worst_2.png').exists()
-    report = json.loads((tmp_path / 'report.json').read_text())
-    assert (
-        report['not_drawn'] == ['/images/1.png: two lines']
-        and len(report['worst']) == 4
-    )
+    report = read_json(tmp_path / 'report.json')
+    assert report['not_drawn'] == ['/images/1.png: two lines']
+    assert len(report['worst']) == 4
     assert '<dt>not drawn</dt><dd>/images/1.png: two lines</dd>' in (
         (tmp_path / 'index.html').read_text()
     )
@@ -199,13 +188,10 @@ def test_what_only_one_of_two_runs_has_is_said(tmp_path: Path) -> None:
             json.dumps(about | dict(classes=rows))
         )
     compare_runs(tmp_path / 'a', tmp_path / 'b', tmp_path / 'both')
-    rows = json.loads((tmp_path / 'both' / 'report.json').read_text())['classes']
-    assert [row['class'] for row in rows] == ['mean', 'cat', 'dog']
-    assert (rows[2]['AP, a'], rows[2]['AP, b'], rows[2]['AP, change']) == (
-        None,
-        0.5,
-        None,
-    )
+    rows = read_json(tmp_path / 'both' / 'report.json')['classes']
+    assert column(rows, 'class') == ['mean', 'cat', 'dog']
+    assert rows[2]['AP, b'] == 0.5
+    assert rows[2]['AP, a'] is rows[2]['AP, change'] is None
     assert 'Only one of them has dog' in (tmp_path / 'both' / 'index.html').read_text()
     before = contents(tmp_path / 'a')
     with pytest.raises(ForeignFileError, match='is read by this command'):
@@ -219,18 +205,16 @@ def test_a_part_of_a_scene_is_read_as_its_tiles_are(
     """Of a file that only GDAL reads: no more than the part."""
     rasterio = pytest.importorskip('rasterio')
     pixels = np.random.default_rng(0).integers(256, size=(3, 96, 128), dtype=np.uint8)
-    path, settings = (
-        tmp_path / 'a.tif',
-        dict(width=128, height=96, count=3, dtype='uint8'),
-    )
-    with rasterio.open(
-        path, 'w', compress='zstd', photometric='RGB', **settings
-    ) as file:
+    path = tmp_path / 'a.tif'
+    settings = dict(width=128, height=96, count=3, dtype='uint8')
+    settings |= dict(compress='zstd', photometric='RGB')
+    with rasterio.open(path, 'w', **settings) as file:
         file.write(pixels)
     dataset = dict(type='TiledDataset', tile=64, copies=str(tmp_path / 'copies'))
     dataset['pipeline'] = [dict(type='LoadImageFromFile')]
     read = picture_reader(Config(dict(test_dataloader=dict(dataset=dataset))))
-    sizes, decode = [], LargeImage.decode_chunk
+    sizes = []
+    decode = LargeImage.decode_chunk
 
     def noted(image: LargeImage, *window: int) -> np.ndarray:
         sizes.append((window[2] - window[0], window[3] - window[1]))
@@ -238,16 +222,14 @@ def test_a_part_of_a_scene_is_read_as_its_tiles_are(
 
     monkeypatch.setattr(LargeImage, 'decode_chunk', noted)
     expected = np.moveaxis(pixels, 0, 2)
-    np.testing.assert_array_equal(
-        read(str(path), (10, 20, 50, 90)), expected[20:90, 10:50]
-    )
+    part = read(str(path), (10, 20, 50, 90))
+    np.testing.assert_array_equal(part, expected[20:90, 10:50])
     np.testing.assert_array_equal(read(str(path), None), expected)
     assert sizes == [(40, 70), (128, 96)]
     del dataset['tile'], dataset['copies']  # as a whole
     cv2.imwrite(str(tmp_path / 'a.png'), expected[..., ::-1])
-    read = picture_reader(
-        Config(dict(test_dataloader=dict(dataset=dataset | dict(type='a'))))
-    )
+    dataset['type'] = 'a'
+    read = picture_reader(Config(dict(test_dataloader=dict(dataset=dataset))))
     part = read(str(tmp_path / 'a.png'), (10, 20, 50, 90))
     np.testing.assert_array_equal(part, expected[20:90, 10:50])
 
@@ -260,9 +242,8 @@ def test_little_is_kept_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
     def samples(*args: object) -> object:
         for _ in range(images):
             corners = np.sort(random.random((boxes, 2, 2)) * 640, 1).reshape(-1, 4)
-            sample = DetDataSample(
-                metainfo=dict(ori_shape=(640, 640), img_path='a.png')
-            )
+            about = dict(ori_shape=(640, 640), img_path='a.png')
+            sample = DetDataSample(metainfo=about)
             sample.pred_instances = InstanceData(
                 bboxes=torch.tensor(corners, dtype=torch.float32),
                 scores=torch.tensor(random.random(boxes)),

@@ -1,5 +1,6 @@
 """Each kind of error, made on purpose: found as that kind, with exact counts and costs."""
 
+import copy
 from collections import Counter
 
 import numpy as np
@@ -8,6 +9,7 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from helpers.rows import annotations
 from rope_dense.report.objects import (
     ERRORS,
     KINDS,
@@ -37,17 +39,6 @@ CASES = {  # predictions (box, class, score) for one object of class 1 at OBJECT
 }
 
 
-def annotations(items: list, image: int = 0, start: int = 1) -> list[dict]:
-    results = []
-    for index, (box, label, *score) in enumerate(items):
-        item = dict(
-            id=start + index, image_id=image, category_id=label, bbox=box, iscrowd=0
-        )
-        item['area'] = box[2] * box[3]
-        results.append(item | (dict(score=score[0]) if score else {}))
-    return results
-
-
 def match(truth: list[dict], predictions: list[dict], masks: bool = False) -> Matches:
     return match_truth(objects_of(truth), objects_of(predictions), masks)
 
@@ -67,7 +58,8 @@ def test_kind_of_a_made_error(name: str) -> None:
 
 def all_cases() -> tuple[list[dict], list[dict]]:
     """Each case once, on an image of its own."""
-    truth, predictions = [], []
+    truth = []
+    predictions = []
     for image, (items, _) in enumerate(CASES.values()):
         truth += annotations([(OBJECT, 1)], image, start=image + 1)
         predictions += annotations(items, image)
@@ -78,17 +70,18 @@ def test_all_cases_together_are_counted_and_fixed() -> None:
     matches = match(*all_cases())
     expected = sum((Counter(numbers) for _, numbers in CASES.values()), Counter())
     assert kinds(matches) == expected
-    assert (
-        0 < mean_ap(*fix_errors(matches)) < mean_ap(*fix_errors(matches, ERRORS)) == 1
-    )
+    assert 0 < mean_ap(*fix_errors(matches)) < 1
+    assert mean_ap(*fix_errors(matches, ERRORS)) == 1
 
 
 def test_each_fix_alone_gains_and_is_the_cost() -> None:
     matches = match(*all_cases())
     gains = error_costs(matches)
     assert set(gains) == set(ERRORS)
-    assert all(gains[kind] >= 0 for kind in ERRORS)
-    assert gains['class'] > 0 and gains['localisation'] > 0 and gains['missed'] > 0
+    assert min(gains.values()) >= 0
+    assert gains['class'] > 0
+    assert gains['localisation'] > 0
+    assert gains['missed'] > 0
 
 
 OTHER = [60, 60, 9, 9]
@@ -99,10 +92,8 @@ OTHER = [60, 60, 9, 9]
     [
         ([(OTHER, 2, 0.8)], {'class': 50 / 101}),
         ([([64, 60, 9, 9], 1, 0.8)], {'localisation': 50 / 101}),  # IoU 5/13
-        (
-            [([64, 60, 9, 9], 2, 0.8)],
-            {'both': 0, 'missed': 50 / 101},
-        ),  # class 2 has no truth
+        # Class 2 has no truth.
+        ([([64, 60, 9, 9], 2, 0.8)], {'both': 0, 'missed': 50 / 101}),
         ([(OBJECT, 1, 0.8), (OTHER, 1, 0.7)], {'duplicate': 50 / 3 / 101}),
         ([([30, 70, 9, 9], 1, 0.8), (OTHER, 1, 0.7)], {'background': 50 / 3 / 101}),
     ],
@@ -121,20 +112,19 @@ def test_cost_of_one_missed_object_of_two() -> None:
     truth = annotations([(OBJECT, 1), ([60, 60, 9, 9], 1)])
     matches = match(truth, annotations([(OBJECT, 1, 0.9)]))
     assert mean_ap(*fix_errors(matches)) == pytest.approx(51 / 101)
-    assert error_costs(matches) == pytest.approx(
-        dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101}
-    )
+    costs = dict.fromkeys(ERRORS, 0) | {'missed': 50 / 101}
+    assert error_costs(matches) == pytest.approx(costs)
 
 
 def test_an_object_is_won_once_by_fixed_errors() -> None:
     """Two wrong places for one object: the better one finds it, the other is removed."""
     near = [20, 10, 20, 20]
-    matches = match(
-        annotations([(OBJECT, 1)]), annotations([(near, 1, 0.9), (near, 1, 0.8)])
-    )
+    found = annotations([(near, 1, 0.9), (near, 1, 0.8)])
+    matches = match(annotations([(OBJECT, 1)]), found)
     assert kinds(matches) == {'localisation': 2}
-    scored, counts = fix_errors(matches, ('localisation',))
-    assert scored.score.tolist() == [0.9] and scored.right.tolist() == [True]
+    outcomes, counts = fix_errors(matches, ('localisation',))
+    assert outcomes.score.tolist() == [0.9]
+    assert outcomes.right.tolist() == [True]
     assert counts == {1: 1}
 
 
@@ -153,14 +143,12 @@ def test_confusion_counts_every_object_and_prediction_once() -> None:
 
 
 def test_best_threshold_is_the_score_with_the_best_f1() -> None:
-    predictions = [
-        (OBJECT, 1, 0.9),
-        ([60, 10, 20, 20], 1, 0.7),
-        ([10, 60, 9, 9], 1, 0.4),
-    ]
-    truth = annotations([(OBJECT, 1), ([60, 10, 20, 20], 1)])
-    scored, counts = fix_errors(match(truth, annotations(predictions)))
-    best = best_threshold(scored, counts[1])
+    other = [60, 10, 20, 20]
+    nothing = [10, 60, 9, 9]
+    truth = annotations([(OBJECT, 1), (other, 1)])
+    found = annotations([(OBJECT, 1, 0.9), (other, 1, 0.7), (nothing, 1, 0.4)])
+    outcomes, counts = fix_errors(match(truth, found))
+    best = best_threshold(outcomes, counts[1])
     assert best == dict(threshold=0.7, f1=1.0, precision=1.0, recall=1.0)
 
 
@@ -169,24 +157,18 @@ def test_best_threshold_is_the_score_with_the_best_f1() -> None:
 def test_ap_is_coco_s(seed: int, masks: bool) -> None:
     """With crowds, of all sizes, and with more predictions than count."""
     generator = np.random.default_rng(seed)
-    truth, predictions = [], []
+    truth = []
+    predictions = []
     for image in range(8):
-        boxes = np.hstack(
-            [generator.random((7, 2)) * 60, 3 + generator.random((7, 2)) * 120]
-        )
-        truth += annotations(
-            [(box.tolist(), 1 + n % 3) for n, box in enumerate(boxes)], image
-        )
-        near = (
-            boxes[generator.integers(7, size=400)] + generator.normal(size=(400, 4)) * 3
-        )
-        near = near.clip(1, 180).tolist()
+        places = generator.random((7, 2)) * 60
+        boxes = np.hstack([places, 3 + generator.random((7, 2)) * 120])
+        labels = [1, 2, 3, 1, 2, 3, 1]
+        truth += annotations(zip(boxes.tolist(), labels, strict=True), image)
+        near = boxes[generator.integers(7, size=400)]
+        near = (near + generator.normal(size=(400, 4)) * 3).clip(1, 180).tolist()
         scores = generator.random(400).tolist()
-        found = [
-            (box, int(generator.integers(1, 4)), score)
-            for box, score in zip(near, scores, strict=True)
-        ]
-        predictions += annotations(found, image)
+        guesses = generator.integers(1, 4, 400).tolist()
+        predictions += annotations(zip(near, guesses, scores, strict=True), image)
     for number, item in enumerate(truth):
         item.update(id=number + 1, iscrowd=int(number % 9 == 0))
     if masks:
@@ -212,7 +194,7 @@ def coco_s(truth: list[dict], predictions: list[dict], masks: bool) -> np.ndarra
     classes = [dict(id=number, name=str(number)) for number in (1, 2, 3)]
     coco.dataset = dict(images=images, annotations=truth, categories=classes)
     coco.createIndex()
-    results = coco.loadRes([dict(item) for item in predictions])
+    results = coco.loadRes(copy.deepcopy(predictions))
     evaluation = COCOeval(coco, results, 'segm' if masks else 'bbox')
     evaluation.evaluate()
     evaluation.accumulate()
@@ -225,12 +207,14 @@ def test_objects_are_the_annotations_that_they_were() -> None:
     items = annotations([(OBJECT, 2, 0.9), ([1.5, 2, 3, 4], 1)], image=7, start=3)
     items[0]['segmentation'] = dict(size=[8, 8], counts='abc')
     first, second = objects_of(items)
-    assert first.item()[:3] == (3, 7, 2) and second['id'] == 4
-    assert first['box'].tolist() == OBJECT and (first['score'], second['area']) == (
-        0.9,
-        12,
-    )
-    assert first['mask'] == items[0]['segmentation'] and second['mask'] is None
-    assert np.isnan(second['score']) and not len(objects_of([]))
+    assert first.item()[:3] == (3, 7, 2)
+    assert second['id'] == 4
+    assert first['box'].tolist() == OBJECT
+    assert (first['score'], second['area']) == (0.9, 12)
+    assert first['mask'] == items[0]['segmentation']
+    assert second['mask'] is None
+    assert np.isnan(second['score'])
+    assert not len(objects_of([]))
     (bare,) = objects_of([dict(category_id=1)], image=3)  # without a box
-    assert bare['image'] == 3 and not bare['box'].any()
+    assert bare['image'] == 3
+    assert not bare['box'].any()
