@@ -64,7 +64,7 @@ def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
         if table.any():
             mean = float(np.nanmean(ious(table)))
             tile = sample.metainfo.get('place')
-            start = [*tile.start] if tile else [0, 0]
+            start = [tile.window.top, tile.window.left] if tile else [0, 0]
             row = dict(path=sample.img_path, mIoU=mean, place=start)
             ranked.add(mean, row, (truth, predicted))
     page.record.about['images'] = images
