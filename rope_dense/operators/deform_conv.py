@@ -342,25 +342,11 @@ def deform_conv_backward_input(
 
 
 def deform_conv_backward_parameters(
-    input: Tensor,
-    offset: Tensor,
-    gradOutput: Tensor,
-    gradWeight: Tensor,
-    columns: Tensor,
+    input: Tensor, offset: Tensor, gradOutput: Tensor, gradWeight: Tensor, columns: Tensor,
     ones: Tensor,
-    kW: int,
-    kH: int,
-    dW: int,
-    dH: int,
-    padW: int,
-    padH: int,
-    dilationW: int,
-    dilationH: int,
-    group: int,
-    deformable_group: int,
-    scale: float,
-    im2col_step: int,
-) -> None:
+    kW: int, kH: int, dW: int, dH: int, padW: int, padH: int, dilationW: int, dilationH: int,
+    group: int, deformable_group: int, scale: float, im2col_step: int,
+) -> None:  # fmt: skip
     """Add ``scale`` times the gradient of the kernel; others as in ``deform_conv_forward``."""
     convolution = Convolution(
         (kH, kW),
@@ -375,26 +361,11 @@ def deform_conv_backward_parameters(
 
 
 def modulated_deform_conv_forward(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    ones: Tensor,
-    offset: Tensor,
-    mask: Tensor,
-    output: Tensor,
-    columns: Tensor,
-    kernel_h: int,
-    kernel_w: int,
-    stride_h: int,
-    stride_w: int,
-    pad_h: int,
-    pad_w: int,
-    dilation_h: int,
-    dilation_w: int,
-    group: int,
-    deformable_group: int,
-    with_bias: bool,
-) -> None:
+    input: Tensor, weight: Tensor, bias: Tensor, ones: Tensor, offset: Tensor, mask: Tensor,
+    output: Tensor, columns: Tensor,
+    kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, pad_h: int, pad_w: int,
+    dilation_h: int, dilation_w: int, group: int, deformable_group: int, with_bias: bool,
+) -> None:  # fmt: skip
     """``deform_conv_forward`` with a mask [B, G K, H', W'] and, if ``with_bias``, a bias [D]."""
     convolution = Convolution(
         (kernel_h, kernel_w),
@@ -411,31 +382,12 @@ def modulated_deform_conv_forward(
 
 
 def modulated_deform_conv_backward(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    ones: Tensor,
-    offset: Tensor,
-    mask: Tensor,
-    columns: Tensor,
-    grad_input: Tensor,
-    grad_weight: Tensor,
-    grad_bias: Tensor,
-    grad_offset: Tensor,
-    grad_mask: Tensor,
-    grad_output: Tensor,
-    kernel_h: int,
-    kernel_w: int,
-    stride_h: int,
-    stride_w: int,
-    pad_h: int,
-    pad_w: int,
-    dilation_h: int,
-    dilation_w: int,
-    group: int,
-    deformable_group: int,
-    with_bias: bool,
-) -> None:
+    input: Tensor, weight: Tensor, bias: Tensor, ones: Tensor, offset: Tensor, mask: Tensor,
+    columns: Tensor, grad_input: Tensor, grad_weight: Tensor, grad_bias: Tensor,
+    grad_offset: Tensor, grad_mask: Tensor, grad_output: Tensor,
+    kernel_h: int, kernel_w: int, stride_h: int, stride_w: int, pad_h: int, pad_w: int,
+    dilation_h: int, dilation_w: int, group: int, deformable_group: int, with_bias: bool,
+) -> None:  # fmt: skip
     """Write all gradients; other arguments as in ``modulated_deform_conv_forward``."""
     convolution = Convolution(
         (kernel_h, kernel_w),

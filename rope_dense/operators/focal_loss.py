@@ -124,7 +124,9 @@ def prepare_logits(
 
 
 def probability(
-    probabilities: Tensor, target: Tensor, weight: Tensor
+    probabilities: Tensor,
+    target: Tensor,
+    weight: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Of the target classes [N], and the weights of the items, 0 for targets below 0."""
     index = target.clamp(min=0)[:, None]
@@ -133,7 +135,11 @@ def probability(
     return p, factor * (target >= 0)
 
 
-def weight_of(target: Tensor, weight: Tensor, num_classes: int) -> Tensor:
+def weight_of(
+    target: Tensor,
+    weight: Tensor,
+    num_classes: int,
+) -> Tensor:
     """Weights [N] of the targets [N], 1 for a target that is no class or without weights."""
     if not weight.numel():
         return torch.ones_like(target, dtype=torch.float32)

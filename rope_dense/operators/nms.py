@@ -65,7 +65,11 @@ def area(corners: Tensor, offset: int) -> Tensor:
     return width * height
 
 
-def shared_area(a: Tensor, b: Tensor, offset: int) -> Tensor:
+def shared_area(
+    a: Tensor,
+    b: Tensor,
+    offset: int,
+) -> Tensor:
     """Areas of the intersections of boxes [4, ...]."""
     low = torch.maximum(a[:2], b[:2])
     high = torch.minimum(a[2:], b[2:])
@@ -171,7 +175,11 @@ def first_maximum(scores: np.ndarray) -> int:
     return best
 
 
-def iou_with(box: np.ndarray, others: np.ndarray, offset: int) -> np.ndarray:
+def iou_with(
+    box: np.ndarray,
+    others: np.ndarray,
+    offset: int,
+) -> np.ndarray:
     """IoU [N] of one box [6] with others [6, N]: corners, a score that is not used, areas."""
     width = np.minimum(box[2], others[2]) - np.maximum(box[0], others[0]) + offset
     height = np.minimum(box[3], others[3]) - np.maximum(box[1], others[1]) + offset

@@ -81,7 +81,9 @@ def cells_of_boxes(
 
 
 def active_rotated_filter_forward(
-    input: Tensor, indices: Tensor, output: Tensor
+    input: Tensor,
+    indices: Tensor,
+    output: Tensor,
 ) -> None:
     """Write filters in all rotations to ``output``.
 
@@ -98,7 +100,9 @@ def active_rotated_filter_forward(
 
 
 def active_rotated_filter_backward(
-    grad_out: Tensor, indices: Tensor, grad_in: Tensor
+    grad_out: Tensor,
+    indices: Tensor,
+    grad_in: Tensor,
 ) -> None:
     """Write the gradient of ``input``; other arguments as in forward."""
     place = places(grad_in, indices)

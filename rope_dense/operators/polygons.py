@@ -31,7 +31,11 @@ POINTS = 2**20  # pairs of a point and a polygon at once
 TRIANGLES = ((0, 1, 2), (0, 2, 3))  # of a quadrilateral
 
 
-def convex_iou(pointsets: Tensor, polygons: Tensor, ious: Tensor) -> None:
+def convex_iou(
+    pointsets: Tensor,
+    polygons: Tensor,
+    ious: Tensor,
+) -> None:
     """Write the IoU of convex hulls of point sets [N, 18] with polygons [K, 8] to ``ious`` [N, K].
 
     Polygons may be concave.
@@ -47,7 +51,11 @@ def convex_iou(pointsets: Tensor, polygons: Tensor, ious: Tensor) -> None:
         ious[i, j] = (inter / union).to(ious.dtype)
 
 
-def convex_giou(pointsets: Tensor, polygons: Tensor, output: Tensor) -> None:
+def convex_giou(
+    pointsets: Tensor,
+    polygons: Tensor,
+    output: Tensor,
+) -> None:
     """Write the generalized IoU of point sets with polygons of one index, and its gradient.
 
     Rezatofighi et al., "Generalized Intersection over Union" (CVPR 2019). Point sets are [N, 18],
@@ -148,7 +156,9 @@ def min_area_polygons(pointsets: Tensor, polygons: Tensor) -> None:
 
 
 def points_in_polygons_forward(
-    points: Tensor, polygons: Tensor, output: Tensor
+    points: Tensor,
+    polygons: Tensor,
+    output: Tensor,
 ) -> None:
     """Write to ``output`` [B, K] whether points [B, 2] are in polygons [K, 8], as 0 and 1.
 

@@ -181,7 +181,12 @@ class Pooling:
         pooled = pooled.unflatten(0, (len(rois), *self.places))
         return pooled.permute(0, 3, 1, 2)
 
-    def transposed(self, pooled: Tensor, rois: Tensor, number: int) -> Tensor:
+    def transposed(
+        self,
+        pooled: Tensor,
+        rois: Tensor,
+        number: int,
+    ) -> Tensor:
         """The transpose of ``forward``: maps [B, C, H, W] of a number of images."""
         num_cells = number * self.size[0] * self.size[1]
         cells = as_cells(pooled[:0]).new_zeros(num_cells, pooled.shape[1])
@@ -254,7 +259,11 @@ class Pooling:
         return rows, columns
 
 
-def four_cells(y: Tensor, x: Tensor, size: torch.Size) -> tuple[Tensor, Tensor]:
+def four_cells(
+    y: Tensor,
+    x: Tensor,
+    size: torch.Size,
+) -> tuple[Tensor, Tensor]:
     """Indices and weights [M, 4] of the cells around positions [M]; positions below 0 are at 0.
 
     Weights are 0 where a position is further than a cell outside of the map.

@@ -99,7 +99,11 @@ def touched_cells(
     return Taps(index, torch.ones_like(index), count)
 
 
-def bag_maxima(cells: Tensor, bags: Bags, first: Tensor) -> tuple[Tensor, Tensor]:
+def bag_maxima(
+    cells: Tensor,
+    bags: Bags,
+    first: Tensor,
+) -> tuple[Tensor, Tensor]:
     """Maxima [N, C] of cells [B H W, C] in bags, and the first cell with each, as bags number it.
 
     A bag without cells has 0 and -1. NaN is no maximum. ``first`` [N] is the index of the first

@@ -122,7 +122,9 @@ def nms_quadri(
 
 
 def diff_iou_rotated_sort_vertices_forward(
-    vertices: Tensor, mask: Tensor, num_valid: Tensor
+    vertices: Tensor,
+    mask: Tensor,
+    num_valid: Tensor,
 ) -> Tensor:
     """Corners [B, N, 9], int32, of intersections in the order of their angle, as a closed polygon.
 
@@ -290,7 +292,11 @@ def half_sides(boxes: Tensor) -> tuple[Points, Points]:
     return wide, Points(-sine * height, cosine * height)
 
 
-def rotated_corners(x: Tensor, y: Tensor, sides: tuple[Points, Points]) -> Points:
+def rotated_corners(
+    x: Tensor,
+    y: Tensor,
+    sides: tuple[Points, Points],
+) -> Points:
     """Corners [N, 4] of rotated boxes with the centres x and y [N]."""
     wide, high = sides
     x0 = x + high.x - wide.x
