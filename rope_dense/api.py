@@ -137,7 +137,9 @@ class Model:
     """
 
     def __init__(self, cfg: Config, checkpoint: str | None, inferencer: Any) -> None:
-        self.cfg, self.config, self.checkpoint = cfg, str(cfg.filename), checkpoint
+        self.cfg = cfg
+        self.config = str(cfg.filename)
+        self.checkpoint = checkpoint
         self.inferencer = inferencer
         self.classes = tuple(inferencer.model.dataset_meta['classes'])
 

@@ -57,11 +57,13 @@ def demo(
     Raises:
         UsageError: there are no such shapes, or no checkpoint to evaluate.
     """
-    folder, training = Path(work_dir), Path(work_dir, 'training')
+    folder = Path(work_dir)
+    training = Path(work_dir, 'training')
     options = cfg_options if isinstance(cfg_options, Mapping) else list(cfg_options)
     cfg = load_config(str(config), options, str(training))
     shapes = shapes_settings(cfg)
-    run, written = Run(training), WrittenResults(folder, 'demo')
+    run = Run(training)
+    written = WrittenResults(folder, 'demo')
     written.check([folder / 'results.json'])
     if not evaluate_only:
         run.check_new(cfg, overwrite=True)
@@ -70,7 +72,8 @@ def demo(
     configs = {}
     for scale in SCALES:
         configs[scale] = with_data_root(cfg, make_data(folder, shapes, scale))
-    seconds, started = None, time.monotonic()
+    seconds = None
+    started = time.monotonic()
     if not evaluate_only:
         with run.written():
             run_training(launch_runner(configs[1], 'none', trains=True))
@@ -115,7 +118,8 @@ def shapes_settings(cfg: Config) -> ShapesSettings:
 def announce(cfg: Config, shapes: ShapesSettings, work_dir: Path, goal: float) -> None:
     """Print the steps and how long they take."""
     sizes = ', '.join('{} x {}'.format(*scaled_size(shapes, scale)) for scale in SCALES)
-    iterations, images = cfg.train_cfg.max_iters, cfg.train_dataloader.batch_size
+    iterations = cfg.train_cfg.max_iters
+    images = cfg.train_dataloader.batch_size
     text = f"""
 {Path(cfg.filename).stem}, on {get_device()}
   1. draws {shapes.train} training and {shapes.val} validation images of shapes (seconds)

@@ -30,15 +30,17 @@ def setting_types() -> dict[str, str]:
 
 def add_own_settings(parser: ToolParser) -> None:
     """Add an option for each setting of own data; ``take_own_settings`` reads them."""
-    group, options = parser.add_argument_group('settings of own data'), []
+    group = parser.add_argument_group('settings of own data')
+    options = []
     for name, kind in setting_types().items():
         if name in OTHERS:
             continue
         form = dict[str, Any](default=argparse.SUPPRESS, help=argparse.SUPPRESS)
         if 'Sequence' in kind:
-            form |= dict(nargs='+')
+            form['nargs'] = '+'
         if 'bool' in kind:
-            form |= dict(nargs='?', const='True')
+            form['nargs'] = '?'
+            form['const'] = 'True'
         options.append(f'--{name.replace("_", "-")}')
         group.add_argument(options[-1], dest=f'own.{name}', **form)
     words = ' '.join(options)
@@ -54,7 +56,8 @@ def take_own_settings(args: argparse.Namespace) -> None:
         UsageError: a setting is given twice, and not as the same.
     """
     if isinstance(vars(args).get('ema'), str):  # not a momentum
-        vars(args)['own.ema'], args.ema = args.ema, None
+        vars(args)['own.ema'] = args.ema
+        args.ema = None
     given = dict(pair.split('=', 1) for pair in args.cfg_options if '=' in pair)
     for key in [key for key in vars(args) if key.startswith('own.')]:
         words = vars(args).pop(key)
@@ -80,7 +83,8 @@ def prepare(args: argparse.Namespace) -> None:
     written = read_written_settings(find_config(args.config))
     if written is None:
         return
-    own, names = {}, setting_types()
+    own = {}
+    names = setting_types()
     for pair in args.cfg_options:
         key, equals, text = pair.partition('=')
         if equals and key in names:

@@ -33,7 +33,8 @@ def find_files(source: Place, checkpoint: Place | None = None) -> ModelFiles:
             that ``rope-dense push-to-hub`` wrote.
         checkpoint: a file, an address or a name on the hub, for a config or a run.
     """
-    source, given = str(source), None if checkpoint is None else str(checkpoint)
+    source = str(source)
+    given = None if checkpoint is None else str(checkpoint)
     is_name = is_hub_model(source) or (given and source in recipes())
     is_run = os.path.isdir(source) and not is_name
     config = Run(Path(source)).config_file if is_run else find_config(source)
@@ -59,7 +60,8 @@ def find_config(path: str) -> str:
         return path
     if path in names:
         return str(names[path])
-    suffix, is_file = Path(path).suffix.lower(), os.path.isfile(path)
+    suffix = Path(path).suffix.lower()
+    is_file = os.path.isfile(path)
     if suffix in WEIGHTS or (is_file and suffix not in ENDINGS):
         raise UsageError(
             f'config {path!r}: not a config ({", ".join(ENDINGS)}); give the folder of a run, '
@@ -70,7 +72,9 @@ def find_config(path: str) -> str:
     if os.path.isdir(path):
         return Run(Path(path)).config_file
     files = [file for file in files_beside(path) if file.endswith('.py')]
-    meant, runs, by_name = path.rpartition('=')[2], [], {}
+    meant = path.rpartition('=')[2]
+    runs = []
+    by_name = {}
     for folder in (Path(path).parent, Path('work_dirs')):
         for file in sorted(folder.glob('*/*.py')):
             runs.append(str(file.parent))
@@ -101,7 +105,8 @@ def read_written_settings(config: str) -> Written | None:
         values = values_in(Path(config).read_text(encoding='utf-8'))
     except (OSError, ValueError):
         return None
-    own, is_run = values.get('own'), 'own_files' in values
+    own = values.get('own')
+    is_run = 'own_files' in values
     if not isinstance(own, dict) or '_base_' in values or 'Ellipsis' in repr(own):
         return None
     more = dict(gpus=None) if is_run else dict(task=values.get('task'))

@@ -67,13 +67,16 @@ def load_config(
     Raises:
         UsageError, CheckpointError: the file or an option cannot be used.
     """
-    folder, path = path, find_config(path)
+    folder = path
+    path = find_config(path)
     if Path(path).parent == Path(folder):  # of a run
         work_dir = work_dir or folder
     name = Path(path).stem
     if is_hub_model(path):
-        name, path = Path(path).name, str(fetch_model_file(path, CONFIG))
-    pairs, given = read_options(options), {}
+        name = Path(path).name
+        path = str(fetch_model_file(path, CONFIG))
+    pairs = read_options(options)
+    given = {}
     for key in [key for key in pairs if key.startswith('own.')]:
         given[key[4:]] = pairs.pop(key)
     given |= own or {}
@@ -188,7 +191,8 @@ def with_own(cfg: Config, given: Given, derives: bool, found: Found | None) -> C
         if has_data and given and not others:
             recipes.find_anew(cfg, str(given['data_root']))
         elif has_data and others and derives:
-            run, cfg = cfg, recipes.derive_anew(cfg, given, found)
+            run = cfg
+            cfg = recipes.derive_anew(cfg, given, found)
             apply_training_options(cfg, **recipes.given_before(run, 'training'))
         elif given:
             name = others[0] if others else 'data_root'
@@ -206,7 +210,8 @@ def read_options(options: Options) -> dict:
     """
     if isinstance(options, Mapping):
         return dict(options)
-    own, others = {}, []
+    own = {}
+    others = []
     for pair in options:
         key, equals, text = pair.partition('=')
         if not equals:

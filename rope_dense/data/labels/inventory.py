@@ -38,7 +38,8 @@ class Inventory:
     def __init__(
         self, root: Path, channels: Sequence[str] = (), *, arrays: bool = False
     ) -> None:
-        self.root, self.channels = Path(os.path.realpath(root)), tuple(channels)
+        self.root = Path(os.path.realpath(root))
+        self.channels = tuple(channels)
         self.image_suffixes = (*IMAGE_SUFFIXES, ARRAY) if arrays else IMAGE_SUFFIXES
         self.files = dict[str, State]()  # by absolute paths
         self.folders = dict[str, list[str]]()  # names of the folders in it
@@ -94,9 +95,10 @@ class Inventory:
                 self.skipped.append(entry.path)
                 continue
             try:
-                is_folder, is_file = entry.is_dir(), entry.is_file()
+                is_folder = entry.is_dir()
+                is_file = entry.is_file()
             except OSError:  # a link to itself, as one to nothing
-                is_folder, is_file = False, False
+                is_folder = is_file = False
             path = os.path.join(folder, entry.name)
             if is_folder:
                 names.append(entry.name)
@@ -150,7 +152,8 @@ class Inventory:
 
     def suffixes_in(self, folder: Path) -> str:
         """The suffixes of the files in a folder, with their number: '12 .jpg, 3 .txt'."""
-        paths, found = self.paths(folder), []
+        paths = self.paths(folder)
+        found = []
         counts = Counter(os.path.splitext(path)[1] or '(none)' for path in paths)
         for name, number in counts.most_common():
             found.append(f'{number} {name}{MISSING.get(name.lower(), "")}')
@@ -175,7 +178,8 @@ class Inventory:
     def images(self, folder: Path) -> Images:
         """The image files in a folder and below it."""
         if folder not in self.found:
-            start, files = len(os.path.join(folder, '')), {}
+            start = len(os.path.join(folder, ''))
+            files = {}
             for file in self.below(folder, self.image_suffixes):
                 if not self.channels or is_first(file, self.channels, self.root):
                     files[str(file)[start:]] = file
@@ -211,7 +215,8 @@ class Images:
     """The image files of a folder, by their paths in it, found by the names that labels give."""
 
     def __init__(self, folder: Path, files: Mapping[str, Path]) -> None:
-        self.folder, self.by_path = folder, files
+        self.folder = folder
+        self.by_path = files
         self.by_stem = dict[str, Path]()  # by paths in the folder, without suffix
         self.by_name = dict[str, list[Path]]()  # without folders and suffix
         # (File, the file of its stem that is taken).

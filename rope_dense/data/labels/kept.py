@@ -61,9 +61,10 @@ def write_if_changed(
         settings: which ``find`` and ``write`` depend on, with a telling ``repr``.
         write: writes files of the data set into a folder, and returns what JSON can hold.
     """
+    root = str(inventory.root)
     name = re.sub(r'[^\w.-]+', '_', inventory.root.name)[:60] or 'data'
-    home = out / f'{name}-{repr_digest(str(inventory.root), VERSION, settings)[:12]}'
-    split = out / f'{name}-{repr_digest(str(inventory.root))[:12]}.{MOVED}'
+    home = out / f'{name}-{repr_digest(root, VERSION, settings)[:12]}'
+    split = out / f'{name}-{repr_digest(root)[:12]}.{MOVED}'
     with suppress(OSError):
         out.mkdir(parents=True, exist_ok=True)
     if not os.access(out, os.W_OK):
@@ -81,11 +82,19 @@ def write_if_changed(
             if inventory.moved:
                 atomic_write_text(split, json.dumps(inventory.moved))
             atomic_write_text(home / HEADERS, json.dumps(inventory.known_headers()))
-            state = dict(version=VERSION, content=content, summary=summary)
-            state['files'] = sizes_and_times(home / content)
+            state = dict(
+                version=VERSION,
+                content=content,
+                summary=summary,
+                files=sizes_and_times(home / content),
+            )
         if state.get('times') != inventory.times:
-            state |= dict(state=inventory.digest(), outside=inventory.outside)
-            state |= dict(root=str(inventory.root), times=inventory.times)
+            state |= dict(
+                state=inventory.digest(),
+                outside=inventory.outside,
+                root=root,
+                times=inventory.times,
+            )
             atomic_write_text(home / LISTED, json.dumps(dict(paths=[*inventory.files])))
             atomic_write_text(home / STATE, json.dumps(state))
         target = home / state['content']
@@ -141,9 +150,11 @@ def is_up_to_date(file: str, root: str) -> bool:
 
     No folder is listed, so a folder that has changed is another one, whatever changed in it.
     """
-    home, content = Path(file).parent.parent, Path(file).parent.name
-    state, place = _whole_state(home), (content, os.path.realpath(root))
-    if (state.get('content'), state.get('root')) != place:
+    home = Path(file).parent.parent
+    state = _whole_state(home)
+    if state.get('content') != Path(file).parent.name:
+        return False
+    if state.get('root') != os.path.realpath(root):
         return False
     if state['times'] != {path: time_of(path) for path in state['times']}:
         return False
@@ -171,7 +182,9 @@ def sizes_and_times(folder: Path) -> dict[str, list[int]]:
 
 def content_digest(found: FoundData, inventory: Inventory) -> str:
     """A digest of the content of labels, and of names, sizes and headers of images."""
-    about, labels, images = [], set[Path](), set[Path]()
+    about = []
+    labels = set[Path]()
+    images = set[Path]()
     for _, part in sorted(found.splits.items()):
         said = vars(part) | dict(inventory=None, names=sorted(part.names or ()))
         said |= vars(said.pop('files'))

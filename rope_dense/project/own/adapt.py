@@ -16,7 +16,9 @@ def adapt_config(own: OwnAdapt, data: OwnData) -> dict:
     cfg = fit.read_recipe('_base_/unlabelled.py')
     fit.resize_config(cfg, own.size / 224)
     data.apply(cfg)
-    vit, model, optimizer = own.vit, cfg['model'], cfg['optim_wrapper']['optimizer']
+    vit = own.vit
+    model = cfg['model']
+    optimizer = cfg['optim_wrapper']['optimizer']
     for name in ('val', 'test'):
         cfg[f'{name}_dataloader']['batch_size'] = own.images_each
         cfg[f'{name}_dataloader']['dataset']['every'] = -(-data.images // SAMPLE)
@@ -26,7 +28,8 @@ def adapt_config(own: OwnAdapt, data: OwnData) -> dict:
     if own.weights is None:
         model['backbone']['img_size'] = own.size
     if own.lora:
-        model['backbone']['lora'], optimizer['lr'] = dict(rank=own.lora), ADAPTER_LR
+        model['backbone']['lora'] = dict(rank=own.lora)
+        optimizer['lr'] = ADAPTER_LR
     elif own.blocks is not None:
         model['backbone']['frozen_stages'] = vit.depth - own.blocks
     iterations = fit.set_schedule(cfg, own, data, 32, None)
@@ -50,16 +53,20 @@ def backbone_config(vit: OwnBackbone, weights: str | None) -> dict[str, Any]:
 
 def distil(cfg: dict, own: OwnAdapt) -> None:
     """Make the model a distillation from the teacher, in place."""
-    vit, model = find_backbone(str(own.teacher)), cfg['model']
+    vit = find_backbone(str(own.teacher))
+    model = cfg['model']
     weights = vit.weights if own.teacher_weights == 'default' else own.teacher_weights
     source = dict(type='Pretrained', checkpoint=fit.pretrained_file(weights))
     teacher = backbone_config(vit, own.teacher_weights)
     teacher |= dict(frozen_stages='all', init_cfg=source)
-    mean, std = list(vit.mean), list(vit.std)
+    mean = list(vit.mean)
+    std = list(vit.std)
     if own.channels is not None:
         preprocessor = model['data_preprocessor']
-        mean, std = preprocessor['mean'], preprocessor['std']
-        teacher['in_channels'], source['channels'] = len(mean), cfg['load_channels']
+        mean = preprocessor['mean']
+        std = preprocessor['std']
+        teacher['in_channels'] = len(mean)
+        source['channels'] = cfg['load_channels']
     del model['num_pictures']
     model.update(type='FeatureDistiller', teacher=teacher, teacher_pixels=(mean, std))
     model['teacher_scale'] = (own.teacher_size or own.size) / own.size

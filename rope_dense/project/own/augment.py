@@ -39,7 +39,8 @@ def fit_augmentation(
     if flip is None:
         return
     kinds = [*map(kind, pipeline)]
-    place, step = len(pipeline) - 1, dict(type='RandomFlip')  # last but one
+    place = len(pipeline) - 1  # last but one
+    step = dict(type='RandomFlip')
     if 'RandomFlip' in kinds:
         place = kinds.index('RandomFlip')
         step = dict(type=pipeline.pop(place)['type'])
@@ -58,7 +59,10 @@ def _few_steps(cfg: dict, augment: str, are_batches_plain: bool) -> list[dict]:
         if scope:  # else it builds the Resize of the config's own scope
             resize['resize_type'] = resize['type']
         resize.update(ratio_range=LIGHT, type=f'{scope}RandomResize')
-    loads, flips, crops, filters = [], [], [], []
+    loads = []
+    flips = []
+    crops = []
+    filters = []
     for step in pipeline:
         name = kind(step)
         if name.startswith(('Load', 'Convert')):

@@ -48,11 +48,12 @@ class OwnData:
         """Set files and classes of the data sets of a config, in place."""
         for name in ('train', 'val', 'test'):
             files = self.files['train' if name == 'train' else 'val']
-            metainfo = dict[str, Any](classes=tuple(self.classes))
+            metainfo: Part = dict(classes=tuple(self.classes))
             if self.palette:
                 metainfo['palette'] = self.palette
             cfg[f'{name}_dataloader']['dataset'].update(metainfo=metainfo, **files)
-        cfg['own_files'], cfg['own_state'] = dict(self.files), self.state
+        cfg['own_files'] = dict(self.files)
+        cfg['own_state'] = self.state
         if self.text:
             cfg['own_data'] = self.text
 
@@ -112,7 +113,8 @@ def find_objects(
         survey=partial(survey_images, own, inventory.header),
         settings=(own.format, own.train, own.val, settings_of_images(own)),
     )
-    train, text = found.splits['train'], found.text
+    train = found.splits['train']
+    text = found.text
     if listed and not own.classes:
         check_classes_file(file, listed, train.classes)
     check_left_out(found.splits, text, own.partial)
@@ -171,7 +173,8 @@ def find_own_maps(
         kind = replace(kind, image_words=words)
 
     def survey_all(pairs: PairsOf) -> Part:
-        images, maps = {}, []
+        images = {}
+        maps = []
         for split, some in pairs.items():
             images[split] = [image for image, _ in some]
             maps.append(survey(some, split))
@@ -180,13 +183,19 @@ def find_own_maps(
     given = dict(train=own.train, val=own.val)
     about = settings, settings_of_images(own)
     found = write_pair_lists(inventory, kind, CONVERTED, given, survey_all, about)
-    folders = dict(data_root=str(own.root), data_prefix={'img_path': '', prefix: ''})
-    files, said = {}, [found.text]
+    said = [found.text]
+    files = {}
     for split, file in found.ann_file.items():
-        files[split] = dict(**folders, ann_file=file, **dataset)
+        files[split] = dict(
+            data_root=str(own.root),
+            data_prefix={'img_path': '', prefix: ''},
+            ann_file=file,
+            **dataset,
+        )
     for maps in found.survey['maps']:
         said += lines(maps)
-    number, survey_of = found.images['train'], found.survey['images']
+    number = found.images['train']
+    survey_of = found.survey['images']
     return OwnData(files, (), (), number, '\n'.join(said), survey_of, found.state)
 
 
@@ -198,9 +207,9 @@ def find_pictures(own: OwnAdapt, inventory: Inventory) -> OwnData:
     found = write_picture_list(
         inventory, CONVERTED, folder, survey, settings_of_images(own)
     )
-    files, root = {}, str(own.root)
+    files = {}
     for split, file in found.ann_file.items():
-        files[split] = dict(data_root=root, ann_file=file)
+        files[split] = dict(data_root=str(own.root), ann_file=file)
     number = found.images['train']
     classes = (f'{number} pictures',)  # of which a resumed run must have as many
     return OwnData(files, classes, (), number, found.text, found.survey, found.state)

@@ -72,7 +72,9 @@ def instance_config(own: OwnObjects, data: OwnData) -> dict:
     cfg = fit.read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
     fit_recipe(cfg, own, data, size=1024, batch=64, milestones=[8 / 9, 26 / 27])
     cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
-    proposals, final = cfg['model']['test_cfg']['rpn'], cfg['model']['test_cfg']['rcnn']
+    test_cfg = cfg['model']['test_cfg']
+    proposals = test_cfg['rpn']
+    final = test_cfg['rcnn']
     most = min(data.most_objects, proposals['max_per_img'])
     final['max_per_img'] = max(final['max_per_img'], most)
     resize = dict(cfg['test_dataloader']['dataset']['pipeline'][1], keep_ratio=True)
@@ -99,7 +101,8 @@ def fit_recipe(
     """
     fit_objects(cfg, own, data)
     fit.resize_config(cfg, own.size / size)
-    model, vit = cfg['model'], own.vit
+    model = cfg['model']
+    vit = own.vit
     fit.set_backbone(cfg, own, *SHARES[vit.scale])
     pyramid = model['neck'][0] if isinstance(model['neck'], list) else model['neck']
     pyramid['in_channels'] = vit.channels
@@ -111,7 +114,12 @@ def fit_recipe(
     )
     iterations = fit.set_schedule(cfg, own, data, batch, 'coco/bbox_mAP')
     steps = sorted({int(share * iterations) for share in milestones} - {0})
-    decay = dict(type='MultiStepLR', by_epoch=False, milestones=steps, gamma=0.1)
+    decay = dict(
+        type='MultiStepLR',
+        by_epoch=False,
+        milestones=steps,
+        gamma=0.1,
+    )
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
 
 
@@ -140,7 +148,8 @@ def realtime_config(
     fit_objects(cfg, own, data)
     fit_model(cfg, own, data)
     model = cfg['model']
-    head, least = model['bbox_head'], int(0.75 * own.size / 32) * 32 or 32
+    head = model['bbox_head']
+    least = int(0.75 * own.size / 32) * 32 or 32
     is_short = own.epochs * data.images < SHORT_RUN
     if own.weights is None or is_short:
         head['mal_gamma'] = SHORT_MAL_GAMMA
@@ -212,7 +221,8 @@ def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> No
 
 def fit_model(cfg: dict, own: Own, data: OwnData) -> None:
     """Set the backbone; random weights have the learning rate of the rest, and few queries."""
-    vit, model = own.vit, cfg['model']
+    vit = own.vit
+    model = cfg['model']
     blocks = [vit.depth // 2 - 1, vit.depth * 3 // 4 - 1, vit.depth - 1]
     model['backbone'].update(arch=vit.arch, out_indices=blocks)
     model['neck']['in_channels'] = vit.channels
@@ -241,7 +251,8 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
 
     stages = DEIM[own.vit.scale]
     cfg = fit.read_recipe(stages.recipe)
-    model, head = cfg['model'], cfg['model']['bbox_head']
+    model = cfg['model']
+    head = cfg['model']['bbox_head']
     head['type'] = 'OrientedDEIMHead'  # with costs and loss weights of its own
     del head['loss_weights'], head['matching']['giou_cost']
     model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
@@ -268,19 +279,26 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
 def set_data(cfg: dict, size: int) -> None:
     """Let data sets read COCO json whose polygons are rectangles, and the metric be DOTA's."""
     load = dict(type='LoadImageFromFile')
-    polygons = dict(type='LoadAnnotations', with_bbox=True, with_mask=True)
-    polygons['poly2mask'] = False
+    polygons = dict(
+        type='LoadAnnotations',
+        with_bbox=True,
+        with_mask=True,
+        poly2mask=False,
+    )
     boxes = dict(type='mmrotate.ConvertMask2BoxType', box_type='rbox')
     # Another scale for each axis would make parallelograms of rectangles.
     resize = dict(type='Resize', scale=(size, size), keep_ratio=True)
-    flip, pack = dict(type='RandomFlip', **FLIPS['both']), dict(type='PackDetInputs')
+    flip = dict(type='RandomFlip', **FLIPS['both'])
+    pack = dict(type='PackDetInputs')
     steps: list[dict] = [load, polygons, boxes, resize, flip, pack]
     cfg['train_dataloader']['dataset']['pipeline'] = steps
     for name in ('val', 'test'):
         steps = [load, resize, polygons, boxes, dict(pack, meta_keys=META_KEYS)]
         cfg[f'{name}_dataloader']['dataset']['pipeline'] = [*map(dict, steps)]
-        metric = dict(type='mmrotate.DOTAMetric', iou_thrs=IOU_THRESHOLDS)
-        cfg[f'{name}_evaluator'] = metric
+        cfg[f'{name}_evaluator'] = dict(
+            type='mmrotate.DOTAMetric',
+            iou_thrs=IOU_THRESHOLDS,
+        )
     cfg['visualizer']['type'] = 'mmrotate.RotLocalVisualizer'
     cfg['custom_imports']['imports'].append('rope_dense.models.mmrotate')
     for name in ('tta_model', 'tta_pipeline'):  # mmrotate merges no views

@@ -71,7 +71,8 @@ def set_backbone(cfg: dict, own: Own, drop_path: float, layer_decay: float) -> N
 
 def set_weights(cfg: dict, own: Own) -> None:
     """Set the weights of the backbone, and the mean, std and image sizes of their training."""
-    backbone, preprocessor = cfg['model']['backbone'], cfg['model']['data_preprocessor']
+    backbone = cfg['model']['backbone']
+    preprocessor = cfg['model']['data_preprocessor']
     vit = own.vit
     preprocessor.update(mean=[*vit.mean], std=[*vit.std])
     if preprocessor.get('pad_size_divisor') == 16:  # of the recipe's patches
@@ -115,7 +116,8 @@ def set_schedule(
             f'own.batch_size={own.images_each}{gpus}: more than the {data.images} training images; '
             'give a smaller own.batch_size'
         )
-    loader, per_epoch = cfg['train_dataloader'], data.images / own.batch
+    loader = cfg['train_dataloader']
+    per_epoch = data.images / own.batch
     rounded = math.floor if loader.get('drop_last') else math.ceil
     iterations = own.epochs * rounded(per_epoch)
     set_hooks(cfg, own, rounded(per_epoch), metric, rule)
@@ -142,9 +144,17 @@ def set_hooks(
     cfg['train_cfg']['val_interval'] = interval
     hooks = cfg['default_hooks']
     hooks['logger']['interval'] = max(1, min(50, per_epoch // 2))
-    hooks['checkpoint'].update(interval=interval, max_keep_ckpts=1, save_best=metric)
-    hooks['checkpoint']['save_minutes'] = own.save_minutes
-    average = dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.0002)
+    hooks['checkpoint'].update(
+        interval=interval,
+        max_keep_ckpts=1,
+        save_best=metric,
+        save_minutes=own.save_minutes,
+    )
+    average = dict(
+        type='EMAHook',
+        ema_type='MomentumAnnealingEMA',
+        momentum=0.0002,
+    )
     # A recipe's own average is its first hook.
     average, *chosen = cfg.get('custom_hooks') or [average]
     if own.ema:
@@ -164,7 +174,13 @@ def set_hooks(
 def warm_up(iterations: int) -> list[dict]:
     """A linear rise from a thousandth, which mmengine completes at iteration ``end`` - 1."""
     end = min(WARMUP, max(2, iterations // 10))
-    rise = dict(type='LinearLR', by_epoch=False, start_factor=0.001, begin=0, end=end)
+    rise = dict(
+        type='LinearLR',
+        by_epoch=False,
+        start_factor=0.001,
+        begin=0,
+        end=end,
+    )
     return [rise] if end <= iterations else []
 
 
@@ -176,7 +192,8 @@ def finish_config(
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment or 'published', own.flip, mosaic)
     fit_images(cfg, own, data.survey)
-    test_cfg, most = cfg['model'].get('test_cfg', {}), data.most_objects
+    test_cfg = cfg['model'].get('test_cfg', {})
+    most = data.most_objects
     limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)
     if most > limit:
         text = f'up to {most} objects in an image; the model returns at most {limit}'

@@ -77,7 +77,9 @@ def survey_pictures(
         OpenCV cannot read some images that Pillow can, such as .heic, else None; ``notes``: list of
         (kind, file) for the report.
     """
-    needs_pillow, is_deep, notes = False, False, []
+    needs_pillow = False
+    is_deep = False
+    notes = []
     for path, header in headers.items():
         check_picture(path, header, is_whole)
         is_deep |= header.is_deep
@@ -96,7 +98,9 @@ def survey_pictures(
 
 def fit_pictures(cfg: dict, survey: Survey) -> list[str]:
     """Let pipelines scale 16-bit images by their range, and read by Pillow where OpenCV cannot."""
-    white, backend, report = survey['white'], survey['backend'], Report()
+    white = survey['white']
+    backend = survey['backend']
+    report = Report()
     for pipeline in all_pipelines(cfg):
         names = list(map(kind, pipeline))
         if white is not None and LOAD in names:
@@ -109,11 +113,12 @@ def fit_pictures(cfg: dict, survey: Survey) -> list[str]:
                 step['imdecode_backend'] = backend
     for note, place in survey['notes']:
         report.note(note, place)
+    modules = cfg['custom_imports']['imports']
     if backend is not None:
-        cfg['custom_imports']['imports'].append(f'{MODULES}.plug_ins')
+        modules.append(f'{MODULES}.plug_ins')
     if white is None:
         return report.lines()
-    cfg['custom_imports']['imports'].append(f'{MODULES}.bands')
+    modules.append(f'{MODULES}.bands')
     return [*report.lines(), f'16-bit images are scaled: {white} is white']
 
 
@@ -127,7 +132,8 @@ def survey_channels(own: Own, train: Files, val: Files) -> Survey:
     from ...checkpoints.channels import RGB  # PyTorch, which pictures do without
     from ...data.images.bands import LoadBands
 
-    names, chosen = own.channel_names, own.channels
+    names = own.channel_names
+    chosen = own.channels
     show = [0, 1, 2] if len(names) > 2 else [0, 0, 0]
     if own.show is not None:
         show = [x - 1 if is_integer(x) else names.index(str(x)) for x in own.show]
@@ -142,7 +148,9 @@ def survey_channels(own: Own, train: Files, val: Files) -> Survey:
         show=show,
     )
     if train:
-        loader, headers, firsts = LoadBands(**load), {}, []
+        loader = LoadBands(**load)
+        headers = {}
+        firsts = []
         for image in sample_files([*train, *val], HEADERS):
             files = {file: read_band_header(file) for file in loader.files(image)}
             headers[image] = files
@@ -187,7 +195,8 @@ def read_statistics(
 
     number = load['channels']
     if (own.mean and own.std) or not files:
-        mean, std = own.mean or [0.0] * number, own.std or [1.0] * number
+        mean = own.mean or [0.0] * number
+        std = own.std or [1.0] * number
         return list(mean), list(std), ''
     sums = np.zeros((3, number))  # of known pixels, values and squares
     constant: list[list[Path]] = [[] for _ in range(number)]  # files of each channel
@@ -206,7 +215,8 @@ def read_statistics(
     flat = spread <= 1e-6 * np.maximum(np.abs(centres), 1e-6)
     if flat.any():
         index = int(flat.argmax())
-        name, value = own.channel_names[index], centres[index]
+        name = own.channel_names[index]
+        value = centres[index]
         raise ValueError(
             f'{files[0]}: channel {name} is constant, {value:g}, in all {len(files)} images that '
             'were read: leave it out of own.channels'
@@ -219,14 +229,14 @@ def read_statistics(
     )
     for name, those in zip(own.channel_names, constant, strict=True):
         if those:
-            text += f'; {name} is constant or missing in {len(those)} of them, '
-            text += f'such as {those[0]}'
+            text += f'; {name} is constant or missing in {len(those)} of them, such as {those[0]}'
     return means, deviations, text
 
 
 def fit_channels(cfg: dict, own: Own, survey: Survey) -> list[str]:
     """Let the pipelines load, and the model take, images of ``own.channels``."""
-    load, mean = dict(type='LoadBands', **survey['load']), survey['mean']
+    load = dict(type='LoadBands', **survey['load'])
+    mean = survey['mean']
     for pipeline in all_pipelines(cfg):
         for _, step in nodes(pipeline):
             name = kind(step)
@@ -251,7 +261,8 @@ def fit_channels(cfg: dict, own: Own, survey: Survey) -> list[str]:
     sources: list[str | int] | str = 'mean'
     if {*RGB} <= {*own.channel_names}:
         sources = [name if name in RGB else 0 for name in own.channel_names]
-    model, preprocessor = cfg['model'], cfg['model']['data_preprocessor']
+    model = cfg['model']
+    preprocessor = cfg['model']['data_preprocessor']
     preprocessor.update(mean=list(mean), std=list(survey['std']), bgr_to_rgb=False)
     preprocessor['type'] = f'Channel{kind(preprocessor)}'
     model['backbone']['in_channels'] = len(mean)

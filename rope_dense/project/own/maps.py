@@ -34,14 +34,21 @@ def semantic_config(own: OwnSemantic, data: OwnData) -> dict:
             step.clear()
             step['type'] = 'LoadClassMask'
     fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
-    model, channels = cfg['model'], own.vit.channels
+    model = cfg['model']
+    channels = own.vit.channels
     fit.set_backbone(cfg, own, *SHARES[own.vit.scale])
     model['backbone']['out_indices'] = own.vit.quarters
     model['neck']['embed_dim'] = model['auxiliary_head']['in_channels'] = channels
     model['decode_head'].update(in_channels=[channels] * 4, channels=channels)
     iterations = fit.set_schedule(cfg, own, data, 16, 'mIoU')
-    decay = dict(type='PolyLR', by_epoch=False, power=1.0, eta_min=0.0)
-    decay |= dict(begin=0, end=iterations)
+    decay = dict(
+        type='PolyLR',
+        by_epoch=False,
+        power=1.0,
+        eta_min=0.0,
+        begin=0,
+        end=iterations,
+    )
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
     cfg['custom_imports']['imports'].append('rope_dense.data.map_datasets')
     return fit.finish_config(cfg, own, data)
@@ -59,23 +66,32 @@ def depth_config(own: OwnDepth, data: OwnData) -> dict:
     cropped = dict(type='RandomCrop', crop_size=crop)
     train['pipeline'] = [read, load, resize, rotate, flip, cropped, colours, pack]
     views = cfg['tta_pipeline'][1]['transforms']
-    views[0], views[2] = [resize], [load]
+    views[0] = [resize]
+    views[2] = [load]
     cfg['model']['data_preprocessor']['size'] = crop
-    limits = dict(min_depth_eval=LEAST_DEPTH, max_depth_eval=own.max_depth)
+    metric = dict(
+        type='ValidDepthMetric',
+        min_depth_eval=LEAST_DEPTH,
+        max_depth_eval=own.max_depth,
+    )
     for name in ('train', 'val', 'test'):
         dataset = cfg[f'{name}_dataloader']['dataset']
         dataset['type'] = 'ImageDepthDataset'
         if name != 'train':
             dataset['pipeline'] = [read, resize, load, pack]
-            cfg[f'{name}_evaluator'] = dict(type='ValidDepthMetric', **limits)
+            cfg[f'{name}_evaluator'] = dict(metric)
     # A small data set may have less than a batch.
     cfg['train_dataloader']['drop_last'] = False
-    vit, backbone, head = own.vit, cfg['model']['backbone'], cfg['model']['decode_head']
+    vit = own.vit
+    backbone = cfg['model']['backbone']
+    head = cfg['model']['decode_head']
     backbone.update(arch=vit.arch, out_indices=vit.quarters)
-    head['in_channels'], head['max_depth'] = vit.channels, own.max_depth
+    head['in_channels'] = vit.channels
+    head['max_depth'] = own.max_depth
     head['post_process_channels'] = [vit.channels // part for part in (8, 4, 2, 1)]
     if not vit.has_cls_token:
-        backbone['output_prefix'], head['readout'] = None, 'ignore'
+        backbone['output_prefix'] = None
+        head['readout'] = 'ignore'
     fit.set_weights(cfg, own)
     cfg['model']['data_preprocessor']['test_cfg'] = dict(size_divisor=vit.patch_size)
     if own.weights is None:
@@ -84,8 +100,13 @@ def depth_config(own: OwnDepth, data: OwnData) -> dict:
         backbone['lora'] = dict(rank=own.lora)
     iterations = fit.set_schedule(cfg, own, data, 16, 'rmse', 'less')
     head['loss_decode']['warm_up'] = min(100, iterations // 10)
-    length = dict(T_max=iterations, begin=0, end=iterations)
-    decay = dict(type='CosineAnnealingLR', by_epoch=False, **length)
+    decay = dict(
+        type='CosineAnnealingLR',
+        by_epoch=False,
+        T_max=iterations,
+        begin=0,
+        end=iterations,
+    )
     cfg['param_scheduler'] = [*fit.warm_up(iterations), decay]
     fit.finish_config(cfg, own, data)
     for step in train['pipeline']:

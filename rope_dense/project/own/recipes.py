@@ -65,12 +65,14 @@ def read_own(written: Config, given: Given, found: Found | None = None) -> Confi
         ImportError: a package that the task needs is missing.
     """
     lines = written.to_dict()
-    task, in_file = lines.pop('task', None), lines.pop('own', {})
+    task = lines.pop('task', None)
+    in_file = lines.pop('own', {})
     listed = '' if found is None else found.data.files['train']['ann_file']
     if found is None or not is_up_to_date(listed, found.own.data_root):
         in_file.pop('_delete_', None)
         found = find_data(task, read_settings(task, {**in_file, **given}))
-    own, data = found.own, found.data
+    own = found.own
+    data = found.data
     cfg = DERIVE[task](own, with_tiles(own, data, task))
     set_tiles(cfg, own, data.most_objects)
     cfg['own'] = dict(task=task, **asdict(own))
@@ -136,7 +138,8 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
         check_root(own)
     if not own.root.is_dir():
         return
-    inventory, find = own_inventory(own), TASKS[cfg.own.task].find
+    inventory = own_inventory(own)
+    find = TASKS[cfg.own.task].find
     data = find(own, inventory)
     trained = next((d.metainfo.classes for _, d in all_datasets(cfg)), data.classes)
     is_other_order = [*trained] != [*data.classes] and {*trained} == {*data.classes}
@@ -150,8 +153,10 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
             file=sys.stderr,
         )
     if has_changed or data_root is not None:
-        cfg.own.data_root, cfg.own_data = own.data_root, data.text
-    cfg.own_files, cfg.own_state = dict(data.files), data.state
+        cfg.own.data_root = own.data_root
+        cfg.own_data = data.text
+    cfg.own_files = dict(data.files)
+    cfg.own_state = data.state
 
 
 def set_data_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:

@@ -89,7 +89,8 @@ class Own:
             raise ValueError(f'own.classes={[*classes]}: a name appears twice')
         rest = self.size % self.multiple
         if rest:
-            low, high = self.size - rest, self.size - rest + self.multiple
+            low = self.size - rest
+            high = low + self.multiple
             raise ValueError(
                 f'own.size={self.size}: give a multiple of {self.multiple}, such as {low} or {high}'
             )
@@ -241,7 +242,8 @@ class OwnAdapt(Own):
     teacher_size: int | None = None
 
     def __post_init__(self) -> None:
-        has_teacher, is_part = self.teacher is not None, self.blocks is not None
+        has_teacher = self.teacher is not None
+        is_part = self.blocks is not None
         trains_all = has_teacher or is_part or self.weights is None
         if self.lora is None:
             object.__setattr__(self, 'lora', 0 if trains_all else 8)
@@ -289,7 +291,8 @@ def task_settings(kind: type[Settings], given: Given) -> Settings:
     if given.get('data_root') is None:
         raise ValueError('own.data_root: give the folder of the data set')
     values = {name: read_setting(name, given[name], hints[name]) for name in given}
-    own, started = kind(**values), started_processes()
+    own = kind(**values)
+    started = started_processes()
     if started is not None and own.gpus not in (None, started):
         raise ValueError(
             f'own.gpus={own.gpus}: {started} processes were started together; leave it out'
@@ -320,7 +323,8 @@ def started_processes() -> int | None:
 
 def check_channels(own: Own) -> None:
     """Raise ValueError unless the settings of channels fit each other."""
-    names, given = own.channel_names, own.channels
+    names = own.channel_names
+    given = own.channels
     if given is None:
         for name in ('separate_files', 'mean', 'std', 'show'):
             if getattr(own, name):

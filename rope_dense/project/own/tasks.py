@@ -138,7 +138,10 @@ def trained_classes(
             f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
         )
     numbers = range(len(names)) if values is None else values
-    void, trained, palette, kept = [], [], [], []
+    void = []
+    trained = []
+    palette = []
+    kept = []
     for word in own.void:
         if isinstance(word, str) and word not in names:
             raise ValueError(f'own.void: {word!r} is no class; there are {listed}')
@@ -158,13 +161,17 @@ def read_named_classes(
     own: OwnSemantic,
 ) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
-    file, given, values = own.root / CLASSES_FILE, own.classes, own.values
+    file = own.root / CLASSES_FILE
+    given = own.classes
+    values = own.values
     found = None if file.is_file() else find_class_numbers(own.root)
     if file.is_file():
         names, colours = read_classes(file)
     elif found:  # Roboflow's
-        file, (names, numbers) = own.root / CLASS_NUMBERS, found
-        colours, values = colours_of(names, {}), numbers if values is None else values
+        file = own.root / CLASS_NUMBERS
+        (names, numbers) = found
+        colours = colours_of(names, {})
+        values = numbers if values is None else values
     elif given:
         return given, colours_of(given, {}), values
     else:

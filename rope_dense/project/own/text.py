@@ -73,7 +73,8 @@ def parse_text(text: str, kind: Any) -> object:
     A field of text takes the text as it is. A list is `[a, 'b, c']`, its brackets may be left out
     where the field takes no single text.
     """
-    kinds, word = alternatives(kind), text.strip()
+    kinds = alternatives(kind)
+    word = text.strip()
     lists = [part for part in kinds if get_origin(part) is Sequence]
     if word == 'None' and NoneType in kinds:
         return None
@@ -85,7 +86,8 @@ def parse_text(text: str, kind: Any) -> object:
     if not word.startswith('['):
         word = f'[{word}]'
     node = yaml.compose(word, Loader=yaml.BaseLoader)
-    allowed, found = alternatives(*get_args(lists[0])), []
+    allowed = alternatives(*get_args(lists[0]))
+    found = []
     for item in node.value if isinstance(node, yaml.SequenceNode) else [node]:
         if not isinstance(item, yaml.ScalarNode):
             raise TypeError('no list of names or numbers')

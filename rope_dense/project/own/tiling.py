@@ -73,11 +73,12 @@ def tile_lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
     """Lines of the recipe on the tiles of a training."""
     scales = ', '.join(f'{scale:g}' for scale in own.scales)
     at = '' if scales == '1' else f' at scales {scales}'
-    line = f'{images} training images are {counts["tiles"]} tiles of {own.tile} pixels{at}, '
-    line += f'resized to {own.size}'
+    line = (
+        f'{images} training images are {counts["tiles"]} tiles of {own.tile} pixels{at}, '
+        f'resized to {own.size}'
+    )
     if counts['empty'] or counts['left_out']:
-        line += f'; {counts["empty"]} have no object, '
-        line += f'{counts["left_out"]} such are left out'
+        line += f'; {counts["empty"]} have no object, {counts["left_out"]} such are left out'
     found = [line]
     if counts['ignored']:
         found.append(f'{counts["ignored"]} tiles without a labelled pixel are left out')
@@ -97,7 +98,8 @@ def set_tiles(cfg: dict, own: Own, most: int) -> None:
     if own.tile is None:
         return
     for name in ('train', 'val', 'test'):
-        loader, is_train = cfg[f'{name}_dataloader'], name == 'train'
+        loader = cfg[f'{name}_dataloader']
+        is_train = name == 'train'
         dataset = loader['dataset']
         if any(kind(step) == 'LoadDeepImage' for _, step in nodes(dataset['pipeline'])):
             raise ValueError(f'own.tile={own.tile}: {DEEP_TILES}')
