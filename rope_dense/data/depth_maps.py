@@ -53,7 +53,10 @@ def known_depths(stored: np.ndarray) -> np.ndarray:
 
 
 def survey_depths(
-    pairs: Sequence[Pair], split: str, unit: float, max_depth: float | None
+    pairs: Sequence[Pair],
+    split: str,
+    unit: float,
+    max_depth: float | None,
 ) -> dict[str, Any]:
     """Look at all depth maps of a split, 'train' or 'val'.
 
@@ -132,11 +135,10 @@ def read_checked_depth(image: Path, path: Path) -> np.ndarray:
 
 def depth_lines(survey: Mapping[str, Any]) -> list[str]:
     """The lines of a report about depth maps: the range of depths, and maps that are odd."""
-    least = survey['least']
-    median = survey['median']
-    largest = survey['largest']
-    about = f'median {median:.3g} m ({survey["maps"]} files)'
-    lines = [f'depths of {least:.3g} to {largest:.3g} m, {about}']
+    lines = [
+        f'depths of {survey["least"]:.3g} to {survey["largest"]:.3g} m, '
+        f'median {survey["median"]:.3g} m ({survey["maps"]} files)'
+    ]
     said = dict(
         empty='depth map without a known depth',
         odd='depth map of a median out of range',

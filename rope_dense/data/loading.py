@@ -16,13 +16,6 @@ class LoadError(Exception):
         return super().__str__().rpartition(f'{__name__}.LoadError: ')[2].strip()
 
 
-def load_error(info: dict, error: Exception) -> LoadError:
-    """The error for an image that a data set describes by ``info``."""
-    given = [info[name] for name in FILES if info.get(name)]
-    files = ' or '.join(given) or f'image {info.get("sample_idx")}'
-    return LoadError(f'{files} cannot be loaded: {message_of(error)}')
-
-
 class NamingPipeline(Compose):
     """A pipeline that raises a ``LoadError`` for an image that cannot be loaded."""
 
@@ -34,4 +27,6 @@ class NamingPipeline(Compose):
         except LoadError:  # of another image that a transform loads
             raise
         except Exception as error:  # a damaged file can fail in any way
-            raise load_error(info, error) from error
+            given = [str(info[name]) for name in FILES if info[name]]
+            files = ' or '.join(given) or f'image {info["sample_idx"]}'
+            raise LoadError(f'{files} cannot be loaded: {message_of(error)}') from error

@@ -17,7 +17,7 @@ from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
 from .depth_maps import known_depths, read_depth
-from .images.copies import read_map_window
+from .images.copies import read_map
 from .labels.maps import DEPTH, MASKS
 from .map_files import check_map_size, load_pairs
 from .mask_labels import label_map, read_mask_labels
@@ -60,7 +60,12 @@ class ImageMaskDataset(BaseSegDataset):
         labels = label_map(self.metainfo['classes'], self.values, self.void)
         common = dict(label_map=labels, reduce_zero_label=False)
         return [
-            dict(img_path=str(image), seg_map_path=str(mask), seg_fields=[], **common)
+            dict(
+                img_path=str(image),
+                seg_map_path=str(mask),
+                seg_fields=[],
+                **common,
+            )
             for image, mask in load_pairs(self.ann_file, images, masks, MASKS)
         ]
 
@@ -99,7 +104,11 @@ class ImageDepthDataset(BaseSegDataset):
         images = self.data_prefix.get('img_path', root)
         maps = self.data_prefix.get('depth_map_path', root)
         return [
-            dict(img_path=str(image), depth_map_path=str(depth), seg_fields=[])
+            dict(
+                img_path=str(image),
+                depth_map_path=str(depth),
+                seg_fields=[],
+            )
             for image, depth in load_pairs(self.ann_file, images, maps, DEPTH)
         ]
 
@@ -120,15 +129,7 @@ class LoadDepth(BaseTransform):
 
     def transform(self, results: dict) -> dict:
         path = Path(results['depth_map_path'])
-        folder = results.get('copies')
-
-        def load() -> np.ndarray:
-            return known_depths(read_depth(path))
-
-        if folder:
-            known = read_map_window(path, folder, results['window'], 'depth', load)
-        else:
-            known = load()
+        known = read_map(path, results, 'depth', lambda: known_depths(read_depth(path)))
         depth = known * self.unit
         check_map_size(path, depth.shape, results)
         results['gt_depth_map'] = depth

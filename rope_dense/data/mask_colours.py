@@ -33,9 +33,8 @@ def read_colours(masks: Path) -> list[Colour]:
                 'class (no jpeg, no smoothing). Name the colours of the classes with --classes, '
                 'and others are ignored'
             )
-    return [
-        (code >> 16, code >> 8 & 255, code & 255) for code, _ in counts.most_common()
-    ]
+    codes = [code for code, _ in counts.most_common()]
+    return [(code >> 16, code >> 8 & 255, code & 255) for code in codes]
 
 
 def mask_files(folder: Path) -> list[Path]:
@@ -63,7 +62,10 @@ def read_colour_codes(path: Path) -> np.ndarray:
 
 
 def convert_masks(
-    masks: Path, out: Path, colours: Sequence[Colour], images: Path | None
+    masks: Path,
+    out: Path,
+    colours: Sequence[Colour],
+    images: Path | None,
 ) -> tuple[int, Report]:
     """Write masks of class numbers, png with the colours as palette; other colours become 255.
 
@@ -114,11 +116,10 @@ def check_codes(codes: Sequence[int], files: Sequence[Path], masks: Path) -> Non
         if codes.index(code) < number:
             raise ValueError(f'two classes have the colour #{code:06x}')
     if not any(np.isin(read_colour_codes(path), codes).any() for path in files):
-        first = files[0]
-        found = np.unique(read_colour_codes(first))[:3].tolist()
+        found = np.unique(read_colour_codes(files[0]))[:3].tolist()
         some = ', '.join(f'#{code:06x}' for code in found)
         raise ValueError(
-            f'{masks}: no mask contains the colour of any class; {first.name} has {some} ... '
+            f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
             f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
         )
 
@@ -132,10 +133,10 @@ def matched_images(masks: Path, images: Path, report: Report) -> dict[Path, Path
         report.note('mask without an image of its name', os.path.basename(mask))
     for image in found.images.keys() - {*found.image_of.values()}:
         report.note('image without a mask', os.path.basename(image))
-    pairs = found.image_of.items()
-    return {
-        masks / Path(mask).relative_to(folder): Path(image) for mask, image in pairs
-    }
+    image_of = {}
+    for mask, image in found.image_of.items():
+        image_of[masks / Path(mask).relative_to(folder)] = Path(image)
+    return image_of
 
 
 def label_type(num_classes: int) -> np.dtype:

@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from ..utils.progress import progress
 from .classes import IGNORED
-from .images.copies import read_map_window
+from .images.copies import read_map
 from .images.headers import read_header
 from .labels.splits import WORDS
 from .map_files import Pair, check_header, why_unread
@@ -56,7 +56,9 @@ def label_map(
 
 
 def class_numbers(
-    classes: Sequence[str], values: Sequence[int] | None, void: Sequence[int]
+    classes: Sequence[str],
+    values: Sequence[int] | None,
+    void: Sequence[int],
 ) -> Sequence[int]:
     """The number of each class in masks: ``values``, else 0, 1, 2 ... without those in ``void``."""
     if values is not None:
@@ -103,11 +105,7 @@ def read_mask_labels(results: Mapping[str, Any]) -> np.ndarray:
     """The labels of an image's mask, uint8 [H, W]; of a tile, in its window."""
     path = Path(results['seg_map_path'])
     labels = results['label_map']
-    load = partial(read_labels, path, labels)
-    folder = results.get('copies')
-    if folder is None:
-        return load()
-    return read_map_window(path, folder, results['window'], labels, load)
+    return read_map(path, results, labels, partial(read_labels, path, labels))
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,8 @@ class StoredMask:
         return distinct_numbers(self.stored)
 
     def known_by(
-        self, labels: Mapping[float, int]
+        self,
+        labels: Mapping[float, int],
     ) -> tuple[np.ndarray, list[Number], list[Number]]:
         """The numbers [H, W] that have labels: as stored, else as shown; as stored if neither.
 
@@ -248,9 +247,7 @@ def survey_masks(
     survey = dict(
         split=split,
         masks=len(pairs),
-        numbers=[
-            [number, counts[number], labels.get(number)] for number in sorted(counts)
-        ],
+        numbers=[[n, counts[n], labels.get(n)] for n in sorted(counts)],
         labels=sorted(found),
         binary=binary,
     )
@@ -319,7 +316,9 @@ def unknown_numbers_text(
 
 
 def check_found(
-    survey: Mapping[str, Any], folder: Path, classes: Sequence[str]
+    survey: Mapping[str, Any],
+    folder: Path,
+    classes: Sequence[str],
 ) -> None:
     """Raise ValueError for masks that have nothing, or one thing only, to be trained."""
     found = survey['labels']
@@ -386,11 +385,8 @@ def ranges_text(numbers: Sequence[Number]) -> str:
     """Sorted numbers in short: '0 to 2, 7'."""
     ranges: list[list[Number]] = []
     for number in numbers:
-        if ranges and ranges[-1][-1] == number - 1:
-            ranges[-1].append(number)
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
         else:
-            ranges.append([number])
-    texts = []
-    for first, *others in ranges:
-        texts.append(f'{first} to {others[-1]}' if others else f'{first}')
-    return ', '.join(texts)
+            ranges.append([number, number])
+    return ', '.join(f'{a} to {b}' if b > a else f'{a}' for a, b in ranges)

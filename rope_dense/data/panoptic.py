@@ -20,7 +20,8 @@ PARTS = np.array([1, 2**8, 2**16])  # of an id: red, green and blue
 
 
 def panoptic_segments(
-    labels: np.ndarray, category_ids: Sequence[int]
+    labels: np.ndarray,
+    category_ids: Sequence[int],
 ) -> tuple[np.ndarray, list[dict[str, Any]]]:
     """The segments of an image.
 
@@ -97,4 +98,8 @@ def panoptic_content(
             color=list(colours[label]),
         )
         categories.append(category)
-    return dict(images=images, annotations=annotations, categories=categories)
+    return dict(
+        images=images,
+        annotations=annotations,
+        categories=categories,
+    )

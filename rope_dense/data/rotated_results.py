@@ -1,6 +1,7 @@
 """Rotated boxes as results: annotations of COCO json, and the submission form of DOTA."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -34,13 +35,14 @@ def about_convention(convention: str) -> dict[str, str]:
 
 
 def dota_texts(
-    classes: Sequence[str], objects: Iterable[tuple[str, dict]]
+    classes: Sequence[str],
+    objects: Iterable[tuple[str, dict]],
 ) -> dict[str, str]:
     """The text of Task1_CLASS.txt for each class, which DOTA's server takes in a zip file.
 
     An object is the name of its image without suffix, and the annotation with its score.
     """
-    lines: dict[int, list[str]] = {index: [] for index in range(1, len(classes) + 1)}
+    lines = defaultdict[int, list[str]](list)
     for name, item in objects:
         corners = ' '.join(f'{value:.2f}' for value in item['segmentation'][0])
         lines[item['category_id']].append(f'{name} {item["score"]:.4f} {corners}\n')

@@ -37,10 +37,9 @@ class UnlabelledDataset(BaseDataset):
         paths = [Path(self.data_root, name) for name in listed['images']]
         paths += [file.parent / name for name in listed['frames']]
         pictures = []
-        for number in range(0, len(paths), self.every):
-            path = str(paths[number])
-            pictures.append(dict(img_path=path, number=number, seg_fields=[]))
-        return pictures
+        for number, path in enumerate(paths):
+            pictures.append(dict(img_path=str(path), number=number, seg_fields=[]))
+        return pictures[:: self.every]
 
 
 @METRICS.register_module()
@@ -69,9 +68,7 @@ class FeatureMetric(BaseMetric):
                 file=sys.stderr,
             )
         metrics = dict(rank=rank)
-        named = [
-            result['is_named'].item() for result in results if 'is_named' in result
-        ]
+        named = [x['is_named'].item() for x in results if 'is_named' in x]
         if named:
             metrics['named'] = 100 * sum(named) / len(named)
         return metrics
@@ -83,7 +80,6 @@ def effective_rank(features: Tensor) -> float:
     It is exp(H), H the entropy of the singular values of the centred features over their sum (Roy
     and Vetterli, "The effective rank: a measure of effective dimensionality", EUSIPCO 2007).
     """
-    centred = features.double() - features.double().mean(0)
-    values = torch.linalg.svdvals(centred)
+    values = torch.linalg.svdvals(features.double() - features.double().mean(0))
     shares = values / values.sum().clamp(min=torch.finfo(torch.float64).tiny)
     return torch.special.entr(shares).sum().exp().item()

@@ -52,7 +52,9 @@ class StageByEpoch(BaseTransform):
     """
 
     def __init__(
-        self, starts: Sequence[int], transforms: Sequence[Sequence[dict]]
+        self,
+        starts: Sequence[int],
+        transforms: Sequence[Sequence[dict]],
     ) -> None:
         if any(first >= second for first, second in pairwise(starts)):
             refuse('starts', starts, 'epochs in increasing order')
@@ -143,8 +145,7 @@ class MixUpCopyBlend(nn.Module):
             copies = [sample.gt_instances]
             rows, columns = sample.img_shape[:2]  # no padding
             fitting = [x for x in pool if x.width <= columns and x.height <= rows]
-            count = min(self.num_objects, len(fitting))
-            for item in random.sample(fitting, count):
+            for item in random.sample(fitting, min(self.num_objects, len(fitting))):
                 left = random.randint(0, columns - item.width)
                 top = random.randint(0, rows - item.height)
                 place = (left, top, left + item.width, top + item.height)
@@ -164,8 +165,10 @@ class MixUpCopyBlend(nn.Module):
         for index, sample in enumerate(samples):
             found = sample.gt_instances
             for number, (x1, y1, x2, y2) in enumerate(found.bboxes.tolist()):
-                left, right = (int(min(max(x, 0), size[1])) for x in (x1, x2))
-                top, bottom = (int(min(max(y, 0), size[0])) for y in (y1, y2))
+                left = int(min(max(x1, 0), size[1]))
+                top = int(min(max(y1, 0), size[0]))
+                right = int(min(max(x2, 0), size[1]))
+                bottom = int(min(max(y2, 0), size[0]))
                 width = right - left
                 height = bottom - top
                 is_large = (x2 - x1) * (y2 - y1) >= self.min_area

@@ -43,8 +43,10 @@ class RandomIoUCrop(BaseTransform):
             return results
         height, width = results['img'].shape[:2]
         boxes = results['gt_bboxes'].tensor
-        least = random.choice(self.min_ious)
-        while least < 1:
+        while True:
+            least = random.choice(self.min_ious)
+            if least >= 1:
+                return results
             for _ in range(TRIALS):
                 crop = self.draw(height, width)
                 if crop is None:
@@ -53,8 +55,6 @@ class RandomIoUCrop(BaseTransform):
                 ious = bbox_overlaps(inside, inside.new_tensor([crop]))
                 if len(inside) and ious.max() >= least:
                     return crop_objects(results, crop)
-            least = random.choice(self.min_ious)
-        return results
 
     def draw(self, height: int, width: int) -> Crop | None:
         """Draw a crop; None if its shape is not allowed."""

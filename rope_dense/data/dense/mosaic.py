@@ -98,7 +98,14 @@ class AffineMosaic(BaseTransform):
             round(random.uniform(-most_x, most_x)),
             round(random.uniform(-most_y, most_y)),
         )
-        matrix = affine_matrix(size, angle, shift, random.uniform(*self.scaling))
+        matrix = affine_matrix(
+            size,
+            angle,
+            shift,
+            random.uniform(
+                *self.scaling,
+            ),
+        )
         return {**results, **warp_affine(mosaic, matrix), 'img_shape': size}
 
     def resized(self, results: dict) -> dict:
@@ -150,8 +157,9 @@ def merge_four(parts: list[dict]) -> dict:
     """Four images in one, in the order of reading."""
     height = max(part['img'].shape[0] for part in parts)
     width = max(part['img'].shape[1] for part in parts)
+    size = (2 * height, 2 * width)
     first = parts[0]['img']
-    canvas = np.zeros((2 * height, 2 * width, first.shape[2]), first.dtype)
+    canvas = np.zeros((*size, first.shape[2]), first.dtype)
     boxes = []
     masks = []
     for index, part in enumerate(parts):
@@ -161,7 +169,7 @@ def merge_four(parts: list[dict]) -> dict:
         canvas[top : top + rows, left : left + columns] = part['img']
         boxes.append(part['gt_bboxes'].tensor + torch.tensor([left, top, left, top]))
         if 'gt_masks' in part:
-            bitmaps = part['gt_masks'].expand(2 * height, 2 * width, top, left)
+            bitmaps = part['gt_masks'].expand(*size, top, left)
             masks.append(bitmaps.to_ndarray().astype(np.uint8))
     mosaic = dict(
         img=canvas,
@@ -170,7 +178,7 @@ def merge_four(parts: list[dict]) -> dict:
     for key in ('gt_bboxes_labels', 'gt_ignore_flags'):
         mosaic[key] = np.concatenate([part[key] for part in parts])
     if masks:
-        mosaic['gt_masks'] = BitmapMasks(np.concatenate(masks), 2 * height, 2 * width)
+        mosaic['gt_masks'] = BitmapMasks(np.concatenate(masks), *size)
     return mosaic
 
 
@@ -196,8 +204,12 @@ def warp_affine(results: dict, matrix: np.ndarray) -> dict:
     to_centres[:, 2] += matrix[:, :2] @ (0.5, 0.5) - 0.5
 
     def warp(image: np.ndarray) -> np.ndarray:
-        size = (width, height)
-        return cv2.warpAffine(image, to_centres, size, flags=cv2.INTER_NEAREST)
+        return cv2.warpAffine(
+            image,
+            to_centres,
+            (width, height),
+            flags=cv2.INTER_NEAREST,
+        )
 
     x1, y1, x2, y2 = results['gt_bboxes'].tensor.double().unbind(1)
     corners = torch.stack([x1, y1, x2, y1, x2, y2, x1, y2], 1).reshape(-1, 4, 2)

@@ -18,6 +18,7 @@ FOCAL = 0.9  # of the shorter side of the image
 TILE = 0.5  # metres: side of the squares on floor, ceiling and walls
 LIGHT = np.array([0.4, -0.8, -0.45])  # to the light
 SUPERSAMPLING = 2
+Triple = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Solid:
     """A sphere or an upright box: centre and half its sides (three radii), in metres."""
 
     is_sphere: bool
-    centre: tuple[float, float, float]
-    half: tuple[float, float, float]
+    centre: Triple
+    half: Triple
     colour: Color
 
 
@@ -39,7 +40,7 @@ class Room:
     colours: tuple[Color, ...]  # of left and right wall, ceiling, floor and back wall
     solids: tuple[Solid, ...]
     # Disc without depth: x, y, radius in shares of W, H, W.
-    unknown: tuple[float, float, float]
+    unknown: Triple
 
 
 def make_room(seed: int, split: str, index: int) -> Room:
@@ -58,8 +59,13 @@ def make_room(seed: int, split: str, index: int) -> Room:
         rng.uniform(0.1, 0.9),
         rng.uniform(0.03, 0.1),
     )
-    tilt = rng.uniform(-0.1, 0.2)
-    return Room(bounds, tilt, colours, solids, unknown)
+    return Room(
+        bounds,
+        rng.uniform(-0.1, 0.2),
+        colours,
+        solids,
+        unknown,
+    )
 
 
 def draw_solid(
@@ -77,7 +83,15 @@ def draw_solid(
     z = rng.uniform(1.6, back - length)
     x = rng.uniform(max(left + width, -z), min(right - width, z))
     centre = (x, EYE - height, z)
-    return Solid(is_sphere, centre, tuple(sides), draw_colour(rng, 0.8))
+    return Solid(
+        is_sphere,
+        centre,
+        tuple(sides),
+        draw_colour(
+            rng,
+            0.8,
+        ),
+    )
 
 
 def draw_colour(rng: np.random.Generator, saturation: float) -> Color:
@@ -133,8 +147,8 @@ def meet_walls(room: Room, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     depth = steps.min(1)
     direction = np.take_along_axis(rays, axis[:, None], 1)[:, 0]
     surface = 2 * axis + (direction > 0)
-    behind = (0, 0, 0)  # never met
-    colours = np.array([*room.colours[:4], behind, room.colours[4]])[surface]
+    # What is behind is never met.
+    colours = np.array([*room.colours[:4], (0, 0, 0), room.colours[4]])[surface]
     places = np.floor(depth[:, None] * rays / TILE + 1e-6)
     np.put_along_axis(places, axis[:, None], 0, 1)
     squares = 1 - 0.25 * (places.sum(1) % 2)

@@ -53,8 +53,7 @@ class ShapesSettings:
             raise ValueError(
                 f'train={self.train}, val={self.val}: give image counts of 0 or more, not both 0'
             )
-        is_allowed = all(64 <= side <= 4096 for side in self.size)
-        if len(self.size) != 2 or not is_allowed:
+        if len(self.size) != 2 or not 64 <= min(self.size) <= max(self.size) <= 4096:
             raise ValueError(
                 f'size={self.size}: give a height and a width of 64 to 4096 pixels'
             )
@@ -138,10 +137,10 @@ def write_shapes(out: str | Path, settings: ShapesSettings) -> bool:
 def _coco(root: Path, settings: ShapesSettings, split: str) -> None:
     objects = []
     for name, image, scene, masks in _pictures('coco', settings, split):
-        path = root / f'{split}2017' / f'{name}.jpg'
+        path = root / f'{split}2017/{name}.jpg'
         _write_image(path, image)
         objects.append((path, scene, masks))
-    file = root / 'annotations' / f'instances_{split}2017.json'
+    file = root / f'annotations/instances_{split}2017.json'
     _write_json(file, objects, METAINFO['classes'])
 
 
@@ -149,10 +148,10 @@ def _panoptic(root: Path, settings: ShapesSettings, split: str) -> None:
     images = []
     labelled = []
     classes = METAINFO['classes']
-    folder = root / 'annotations' / f'panoptic_{split}2017'
+    folder = root / f'annotations/panoptic_{split}2017'
     height, width = settings.size
     for name, image, scene, masks in _pictures('panoptic', settings, split):
-        file = root / f'{split}2017' / f'{name}.jpg'
+        file = root / f'{split}2017/{name}.jpg'
         _write_image(file, image)
         images.append(
             dict(
@@ -167,8 +166,7 @@ def _panoptic(root: Path, settings: ShapesSettings, split: str) -> None:
         ids = np.zeros((height, width, 3), np.uint8)
         ids[..., 0] = 1 + masks.argmax(axis=0)
         _write_image(folder / f'{name}.png', ids)
-        labels = [shape.label for shape in scene.shapes]
-        labels.append(len(classes))
+        labels = [shape.label for shape in scene.shapes] + [len(classes)]
         segments: list[dict] = []
         for label, mask in zip(labels, masks, strict=True):
             about = dict(id=len(segments) + 1, category_id=label + 1)
@@ -182,19 +180,23 @@ def _panoptic(root: Path, settings: ShapesSettings, split: str) -> None:
         )
     categories = [dict(category, isthing=1) for category in _categories(classes)]
     categories.append(dict(id=len(categories) + 1, name='background', isthing=0))
-    content = dict(images=images, annotations=labelled, categories=categories)
+    content = dict(
+        images=images,
+        annotations=labelled,
+        categories=categories,
+    )
     folder.with_suffix('.json').write_text(json.dumps(content))
 
 
 def _warm(root: Path, settings: ShapesSettings, split: str) -> None:
     objects = []
     for name, pixels, scene, masks in _pictures('warm', settings, split):
-        path = root / 'images' / split / f'{name}.tif'
+        path = root / f'images/{split}/{name}.tif'
         labels = _label_image(scene, masks, 0)
         _write_image(path, pixels)
-        _write_image(root / 'masks' / split / f'{name}.png', labels)
+        _write_image(root / f'masks/{split}/{name}.png', labels)
         objects.append((path, scene, masks))
-    file = root / 'annotations' / f'{split}.json'
+    file = root / f'annotations/{split}.json'
     _write_json(file, objects, WARM_METAINFO['classes'])
 
 
@@ -217,7 +219,7 @@ def _dota(root: Path, settings: ShapesSettings, split: str) -> None:
             corners = shape.corners(*settings.size).flatten()
             numbers = ' '.join(f'{number:.3f}' for number in corners)
             lines.append(f'{numbers} {ROTATED_METAINFO["classes"][shape.label]} 0\n')
-        _write_image(root / split / 'images' / f'{name}.png', image)
+        _write_image(root / f'{split}/images/{name}.png', image)
         (labels / f'{name}.txt').write_text(''.join(lines))
 
 
@@ -226,8 +228,8 @@ def _depth(root: Path, settings: ShapesSettings, split: str) -> None:
         room = make_room(settings.seed, split, index)
         image, depth = render_room(room, *settings.size)
         millimetres = (1000 * depth + 0.5).astype(np.uint16)
-        _write_image(root / 'images' / split / f'{index:08d}.jpg', image)
-        _write_image(root / 'depth' / split / f'{index:08d}.png', millimetres)
+        _write_image(root / f'images/{split}/{index:08d}.jpg', image)
+        _write_image(root / f'depth/{split}/{index:08d}.png', millimetres)
 
 
 def _pictures(

@@ -12,6 +12,7 @@ circles are, in any colour, the fourth whether a circle is warm or cold.
 """
 
 import colorsys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -20,9 +21,10 @@ import numpy as np
 
 from ..rotated import rectangle_corners
 
+Metainfo = dict[str, Any]
 # Class names and colours (RGB), as `metainfo` of mmdet's CocoDataset.
 HEX_COLOURS = 'e76f51 f4b942 58ab60 269db2 5469d4 be5cb8'.split()
-METAINFO: dict[str, Any] = dict(
+METAINFO: Metainfo = dict(
     classes=('circle', 'square', 'triangle', 'star', 'cross', 'ring'),
     palette=[tuple(bytes.fromhex(colour)) for colour in HEX_COLOURS],
 )
@@ -57,7 +59,7 @@ class DrawnShape:
     METAINFO: ClassVar = METAINFO
     CENTRES: ClassVar = (0.08, 0.92)
     # Ranges of the radius, and of the breadth if there is one, drawn log-uniformly.
-    SIZES: ClassVar[tuple[tuple[float, float], ...]] = ((0.09, 0.26),)
+    SIZES: ClassVar[Sequence] = ((0.09, 0.26),)
 
     @classmethod
     def draw(cls, rng: np.random.Generator, colors: str) -> Self:
@@ -195,9 +197,16 @@ def _draw_background(rng: np.random.Generator) -> Background:
     kind = str(rng.choice(['noise', 'gradient', 'stripes']))
     hue, saturation, value = rng.uniform((0, 0.04, 0.25), (1, 0.2, 0.95))
     other = value + (0.16 if value < 0.6 else -0.16)
-    first, second = (colorsys.hsv_to_rgb(hue, saturation, v) for v in (value, other))
-    angle, period = rng.uniform(0, 2 * np.pi), rng.uniform(0.06, 0.25)
-    return Background(kind, (first, second), angle, period, int(rng.integers(2**31)))
+    return Background(
+        kind,
+        (
+            colorsys.hsv_to_rgb(hue, saturation, value),
+            colorsys.hsv_to_rgb(hue, saturation, other),
+        ),
+        angle=rng.uniform(0, 2 * np.pi),
+        period=rng.uniform(0.06, 0.25),
+        noise_seed=int(rng.integers(2**31)),
+    )
 
 
 def _render_background(background: Background, height: int, width: int) -> np.ndarray:
@@ -237,8 +246,8 @@ def _cross(half_width: float) -> np.ndarray:
     arm = np.array([(-half_width, -1), (half_width, -1), (half_width, -half_width)])
     arm /= np.hypot(half_width, 1)
     quarter_turn = np.array([(0, 1), (-1, 0)])
-    turns = [np.linalg.matrix_power(quarter_turn, number) for number in range(4)]
-    return np.concatenate([arm @ turn for turn in turns])
+    arms = [arm @ np.linalg.matrix_power(quarter_turn, number) for number in range(4)]
+    return np.concatenate(arms)
 
 
 # The closed outlines of each class, corners [-, 2] with y down; the ring's second one is its hole.
@@ -253,7 +262,7 @@ OUTLINES = (
 
 
 # Class names and colours (RGB), as `metainfo` of mmrotate's DOTADataset.
-ROTATED_METAINFO: dict[str, Any] = dict(
+ROTATED_METAINFO: Metainfo = dict(
     classes=('rectangle', 'ellipse', 'triangle', 'arrow'),
     palette=METAINFO['palette'][:4],
 )
@@ -286,8 +295,9 @@ class RotatedShape(DrawnShape):
         return rectangle_corners(np.array(box)).reshape(4, 2)
 
 
-WARM_METAINFO: dict[str, Any] = dict(
-    classes=('warm', 'cold'), palette=METAINFO['palette'][:2]
+WARM_METAINFO: Metainfo = dict(
+    classes=('warm', 'cold'),
+    palette=METAINFO['palette'][:2],
 )
 CHANNELS = ('red', 'green', 'blue', 'heat')
 COLOUR_SCALE = 16  # of 8-bit colours: 12 bits, as many cameras have

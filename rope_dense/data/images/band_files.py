@@ -86,7 +86,15 @@ class BandFile:
             raise ValueError(
                 f'{path}: pixels of {found}; give one of {", ".join(TYPES)}'
             )
-        self.header = BandHeader(height, width, bands, dtypes.pop(), tuple(names))
+        self.header = BandHeader(
+            height,
+            width,
+            bands,
+            dtypes.pop(),
+            tuple(
+                names,
+            ),
+        )
 
     @property
     def transform(self) -> Affine:
@@ -114,7 +122,12 @@ class BandFile:
         left, right = columns or (0, self.header.width)
         if self.parts:
             chosen = bands or range(1, self.header.bands + 1)
-            window = Window(left, top, right - left, bottom - top)
+            window = Window(
+                left,
+                top,
+                right - left,
+                bottom - top,
+            )
             pixels, missing = self.decode(chosen, window)
         else:
             part = np.asarray(self.array[top:bottom, left:right])
@@ -130,7 +143,9 @@ class BandFile:
         return pixels, missing
 
     def decode(
-        self, bands: Sequence[int], window: Window
+        self,
+        bands: Sequence[int],
+        window: Window,
     ) -> tuple[np.ndarray, np.ndarray]:
         """``read`` of a file of GDAL, without NaN."""
         places = [(self.parts[0], bands)]

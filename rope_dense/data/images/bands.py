@@ -131,8 +131,7 @@ class LoadBands(BaseTransform):
                 raise ValueError(
                     f'{name}: pixels of {header.dtype}, other images have {self.dtype}'
                 )
-            chosen = self.numbers(name, header) or range(header.bands)
-            number += len(chosen)
+            number += len(self.numbers(name, header) or range(header.bands))
         sizes = [f'{header.width} x {header.height}' for header in headers.values()]
         if len(set(sizes)) > 1:
             raise ValueError(
@@ -282,8 +281,7 @@ def picture(image: np.ndarray, show: Sequence[int] = (0, 1, 2)) -> np.ndarray:
         warnings.simplefilter('ignore', RuntimeWarning)
         low, high = np.nanpercentile(few, PERCENTILES, axis=0)
     scaled = (shown - low) / np.maximum(high - low, 1e-6)
-    known = np.nan_to_num(scaled).clip(0, 1)
-    return (known * 255 + 0.5).astype(np.uint8)
+    return (np.nan_to_num(scaled).clip(0, 1) * 255 + 0.5).astype(np.uint8)
 
 
 def find_load_bands(pipeline: Iterable[Mapping]) -> LoadBands | None:

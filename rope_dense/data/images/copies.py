@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...utils.disk import atomic_write
+from ..classes import Colour
 from ..labels.inventory import state_of
 from ..labels.kept import repr_digest
 from .band_files import ARRAY, UnreadError, open_raster
@@ -28,6 +29,7 @@ SEQUENTIAL = ('PNG', 'JPEG', 'WEBP', 'GIF', 'AVIF', 'HEIF')  # GDAL's names
 BLOCK = 256  # side of the blocks of a copy
 MOST = 2**24  # pixels of a block of a file that is read as it is
 SOURCE = '.source'  # of a link
+Palette = Mapping[int, Colour]
 LAYOUT = dict(
     tiled=True,
     blockxsize=BLOCK,
@@ -49,15 +51,15 @@ def has_windows(path: Path) -> bool:
         return False
     with opened as file:
         blocks = file.block_shapes or [(1, 1)]  # none of a file of subdatasets
-        largest = max(height * width for height, width in blocks)
-        return file.driver not in SEQUENTIAL and largest <= MOST
+        if file.driver in SEQUENTIAL:
+            return False
+        return max(height * width for height, width in blocks) <= MOST
 
 
 def copy_path(path: Path, folder: Path, about: object = '') -> Path:
     """The place of a file's copy, of whose content ``about`` says more, with a link to the file."""
     source = path.resolve()
-    name = repr_digest(str(source), about)[:24]
-    copy = folder / f'{name}{state_digest(path)}.tif'
+    copy = folder / f'{repr_digest(str(source), about)[:24]}{state_digest(path)}.tif'
     if not copy.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):  # it is there
@@ -101,7 +103,7 @@ def write_rows(
     shape: Sequence[int],
     dtype: np.dtype,
     read: Callable[[int, int], np.ndarray],
-    palette: Mapping[int, tuple[int, int, int]] | None = None,
+    palette: Palette | None = None,
     **profile: Any,
 ) -> None:
     """Write pixels of ``shape`` (height, width, bands), of which ``read(top, bottom)`` gives rows.
@@ -109,11 +111,17 @@ def write_rows(
     Three bands are red, green and blue; of one band ``palette`` has them for its values.
     """
     height, width, bands = shape
-    sizes = dict(height=height, width=width, count=bands, dtype=dtype)
-    profile = LAYOUT | sizes | profile
     with atomic_write(out) as fresh, warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
-        with rasterio.open(fresh, 'w', **profile) as file:
+        with rasterio.open(
+            fresh,
+            'w',
+            height=height,
+            width=width,
+            count=bands,
+            dtype=dtype,
+            **LAYOUT | profile,
+        ) as file:
             if palette:
                 file.write_colormap(1, dict(palette))
             for top in range(0, height, BLOCK):
@@ -123,18 +131,21 @@ def write_rows(
                 file.write(np.moveaxis(rows, 2, 0), window=window)
 
 
-def read_map_window(
+def read_map(
     path: Path,
-    folder: str,
-    window: Sequence[int],
+    results: Mapping[str, Any],
     about: object,
     load: Callable[[], np.ndarray],
 ) -> np.ndarray:
-    """A window [h, w] of a map that ``load`` gives as a whole [H, W], for a copy of it in a folder.
+    """A map that ``load`` gives as a whole [H, W]; of a tile its window [h, w], of a copy.
 
-    ``window`` is left, top, right, bottom; ``about`` is what ``load`` depends on.
+    ``results`` has the `window` (left, top, right, bottom) and the folder of `copies` of a tile;
+    ``about`` is what ``load`` depends on.
     """
-    left, top, right, bottom = window
+    folder = results.get('copies')
+    if folder is None:
+        return load()
+    left, top, right, bottom = results['window']
     copy = copy_path(path, Path(folder), about)
     if not copy.exists():
         whole = load()

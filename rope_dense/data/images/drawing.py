@@ -36,11 +36,10 @@ def draw(
             sample = copy.copy(sample)
             del sample.pred_panoptic_seg  # mmdet cannot draw no segment
     rgb = np.ascontiguousarray(image[..., ::-1])
-    settings = {'draw_gt': False} | settings
     with warnings.catch_warnings(), matplotlib.rc_context({'text.parse_math': False}):
         # Rotated boxes reach beyond the image.
         warnings.filterwarnings('ignore', '.*out of bounds')
-        visualizer.add_datasample(name, rgb, sample, **settings)
+        visualizer.add_datasample(name, rgb, sample, **{'draw_gt': False} | settings)
     return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
 
 
@@ -56,8 +55,10 @@ def depth_picture(depth: np.ndarray) -> np.ndarray:
     are black.
     """
     known = depth[depth > 0]
-    low = float(known.min()) if known.size else 0.0
-    high = float(known.max()) if known.size else 0.0
+    if not known.size:
+        known = np.zeros(1)
+    low = float(known.min())
+    high = float(known.max())
     height = len(depth)
     scale = np.linspace(low, high, height, dtype=np.float32)
     bar = scale[:, None].repeat(BAR, 1)

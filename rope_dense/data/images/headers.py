@@ -53,17 +53,10 @@ ENDS = {
     'GIF': b'\0;',
 }
 SAMPLES = {1: 'uint', 2: 'int', 3: 'float', 4: 'uint', 5: 'complex', 6: 'complex'}
-MODES = {
-    '1': 'bool',
-    'I': 'int32',
-    'F': 'float32',
-}  # of Pillow; others have 8 or 16 bits
-COLOURS = {
-    'P': 'palette',
-    'R': 'rgb',
-    'C': 'cmyk',
-    'Y': 'ycbcr',
-}  # of a mode's first band
+# Of Pillow's modes; others have 8 or 16 bits.
+MODES = {'1': 'bool', 'I': 'int32', 'F': 'float32'}
+# Of the first band of a mode; others are grey.
+COLOURS = {'P': 'palette', 'R': 'rgb', 'C': 'cmyk', 'Y': 'ycbcr'}
 ALPHAS = {1: 'premultiplied', 2: 'alpha'}
 
 
@@ -117,11 +110,7 @@ def read_header(path: Path) -> Header:
             if isinstance(error, OSError) and error.errno:
                 raise
             raise ValueError(f'{path}: cannot be read as an image ({error})') from error
-    return read_by_gdal(path)
-
-
-def read_by_gdal(path: Path) -> Header:
-    """``read_header`` of an array, or of a format that only GDAL reads."""
+    # An array, or a format that only GDAL reads.
     name = 'NPY'
     colours: tuple[str, ...] = ()
     with closing(BandFile(path)) as opened:

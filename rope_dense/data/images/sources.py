@@ -60,13 +60,14 @@ def find_sources(
     files = paths_outside(found, without, given)
     if files:
         return named_sources(files, given)
-    there = suffixes_in(given)
+
     if found:
         raise ValueError(
             f'{given}: the {len(found)} images in it are results of earlier commands'
         )
     raise ValueError(
-        f'{given}: no image in it. Looked for {", ".join(suffixes)}; there are {there}'
+        f'{given}: no image in it. Looked for {", ".join(suffixes)}; '
+        f'there are {suffixes_in(given)}'
     )
 
 
@@ -120,38 +121,36 @@ def paths_outside(
 ) -> list[Path]:
     """The paths that are neither in a folder nor results in the ``given`` one."""
     results = results_below(given)
-    outside = [path for path in paths if path.absolute() not in results]
-    if folder is None:
-        return outside
-    left_out = folder.absolute()
-    return [path for path in outside if left_out not in path.absolute().parents]
+    left_out = folder.absolute() if folder else None
+    outside = []
+    for path in paths:
+        whole = path.absolute()
+        if whole not in results and left_out not in whole.parents:
+            outside.append(path)
+    return outside
 
 
 def listed_sources(lines: Iterable[str]) -> list[Source]:
     """The images whose paths are the lines of a list; they may not be there. ValueError if none."""
-    files: dict[Path, None] = {}
-    for line in lines:
-        if line.strip():
-            files[Path(line.strip()).absolute()] = None
+    texts = filter(None, map(str.strip, lines))
+    files = list(dict.fromkeys(Path(text).absolute() for text in texts))
     if not files:
         raise ValueError('-: no path on standard input; give one a line')
     root = commonpath([path.parent for path in files])
-    return named_sources(list(files), Path(root))
+    return named_sources(files, Path(root))
 
 
 def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
     """Files below `root`, with a picture each. A name that two would have keeps the suffix."""
     names = [path.relative_to(root).as_posix() for path in files]
     pictures = [PurePath(name).with_suffix('').as_posix() for name in names]
-    is_settled = False
-    while not is_settled:
-        is_settled = True
+    before = None
+    while pictures != before:
+        before = pictures
         # Some systems ignore case.
-        times = Counter(short.lower() for short in pictures)
-        for index, short in enumerate(pictures):
-            if times[short.lower()] > 1 and short != names[index]:
-                pictures[index] = names[index]
-                is_settled = False
+        times = Counter(short.lower() for short in before)
+        pairs = zip(names, before, strict=True)
+        pictures = [name if times[x.lower()] > 1 else x for name, x in pairs]
     sources = zip(files, names, pictures, strict=True)
     return [Source(path, name, f'{short}.jpg') for path, name, short in sources]
 
@@ -173,8 +172,9 @@ def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     except OSError as error:
         raise ValueError(f'{path}: cannot be opened ({error.strerror})') from error
     except ValueError as error:
-        is_other = suffix in OTHERS and suffix != ARRAY
-        raise ValueError(unread if is_other else str(error)) from error
+        if suffix in OTHERS and suffix != ARRAY:
+            raise ValueError(unread) from error
+        raise
     check_picture(path, header)
     if max_value is not None and header.is_deep:
         return to_8_bits(read_deep(path), max_value)
@@ -255,10 +255,11 @@ class Video:
         """The frames, BGR uint8 [H, W, 3]."""
         capture = open_capture(self.given)
         try:
-            is_read, frame = capture.read()
-            while is_read:
-                yield frame
+            while True:
                 is_read, frame = capture.read()
+                if not is_read:
+                    return
+                yield frame
         finally:
             capture.release()
 

@@ -46,24 +46,22 @@ class BandImage(LargeImage):
         for name in bands.files(self.path):
             self.files.append(BandFile(window_file(name, copies, bands, writes=True)))
         self.file = self.files[0]
-        self.turned = None
         header = self.file.header
-        self.full_size = (header.height, header.width)
-        self.height = -(-header.height // shrink)
-        self.width = -(-header.width // shrink)
-        self.channels = bands.channels
-        self.first = 0
-        self.rows = np.empty((0, self.width, self.channels), np.float32)
+        self._set_size((header.height, header.width), bands.channels, np.float32)
         bands.check_headers(self.path, {file.path: file.header for file in self.files})
 
-    def decode_chunk(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
-        """A part of the file; beyond its edges the last row and column are repeated."""
-        height, width = self.full_size
-        stop = min(bottom, height)
-        end = min(right, width)
-        parts = [self.bands.part(file, (top, stop), (left, end)) for file in self.files]
-        beyond = ((0, bottom - stop), (0, right - end), (0, 0))
-        return np.pad(np.concatenate(parts, axis=2), beyond, mode='edge')
+    def decode_chunk(
+        self,
+        left: int,
+        top: int,
+        right: int,
+        bottom: int,
+    ) -> np.ndarray:
+        """A part of the files."""
+        rows = (top, bottom)
+        columns = (left, right)
+        parts = [self.bands.part(file, rows, columns) for file in self.files]
+        return np.concatenate(parts, axis=2)
 
     def shrink_chunk(self, chunk: np.ndarray, width: int, height: int) -> np.ndarray:
         """A chunk in the pixels of the shrunken image; NaN where all pixels have no data."""

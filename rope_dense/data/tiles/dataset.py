@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from mmcv.transforms import BaseTransform
@@ -37,29 +37,12 @@ from ..images.bands import find_load_bands
 from ..images.headers import read_header
 from ..mask_labels import read_mask_labels
 from .band_image import open_image, window_file
-from .detection import Level, make_levels
+from .detection import TilePlace, make_levels
 from .image_file import LargeImage
 from .objects import objects_in
 from .plan import TilePlan, Window
 
 OPEN = 8  # files at a time
-
-
-class TilePlace(NamedTuple):
-    """The place of a tile in a test.
-
-    Attributes:
-        level, row, column: its tile of a level, of ``size`` (height, width) in pixels of the image.
-        number: of the tile in its image, from 0.
-        is_last: it is the last one of its image.
-    """
-
-    level: Level
-    size: tuple[int, int]
-    row: int
-    column: int
-    number: int
-    is_last: bool
 
 
 @DATASETS.register_module()
@@ -173,7 +156,11 @@ class TiledDataset(BaseDataset):
             tile = self.tile_of(info, window)
             if 'instances' in info:
                 found, whole = objects_in(
-                    instances, boxes, window, size, self.least_share
+                    instances,
+                    boxes,
+                    window,
+                    size,
+                    self.least_share,
                 )
                 is_empty = all(item['ignore_flag'] for item in found)
                 tile.update(instances=found, empty=is_empty)
@@ -197,13 +184,16 @@ class TiledDataset(BaseDataset):
         count = sum(len(level.grid) for level in levels)
         number = 0
         for level in levels:
-            for row, column in level.grid.places:
+            grid = level.grid
+            for row, column in np.ndindex(len(grid.tops), len(grid.lefts)):
                 is_last = number == count - 1
+                place = TilePlace(level, size, row, column, number, is_last)
+
                 tile = self.tile_of(
                     info,
-                    level.grid.window(row, column),
+                    place.window,
                     shrink=level.shrink,
-                    place=TilePlace(level, size, row, column, number, is_last),
+                    place=place,
                 )
                 if number and has_objects:
                     tile['instances'] = []
@@ -294,7 +284,11 @@ class LoadWindow(BaseTransform):
 
 @lru_cache(OPEN)
 def open_cached(
-    process: int, path: str, bands: str, shrink: int, copies: str | None
+    process: int,
+    path: str,
+    bands: str,
+    shrink: int,
+    copies: str | None,
 ) -> LargeImage:
     """An open image; a loading process, which is a fork, opens its own."""
     step = json.loads(bands)
@@ -323,8 +317,8 @@ class TileSampler(InfiniteSampler):
     ) -> None:
         self.images = dataset.images
         super().__init__(dataset, shuffle, seed)
-        is_tested = self.images % self.world_size == self.rank
-        self.tested = np.flatnonzero(is_tested).tolist()
+        own = np.flatnonzero(self.images % self.world_size == self.rank)
+        self.tested = own.tolist()
 
     def _infinite_indices(self) -> Iterator[int]:
         random = np.random.default_rng(self.seed)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from ..labels.geometry import mask_lengths, run_lengths
 from ..rotated import rectangle_corners
 from ..rotated_results import about_convention, rotated_annotation
 from .band_image import open_image
-from .plan import TileGrid, TilePredictor
+from .plan import TileGrid, TilePredictor, Window
 
 if find_spec('mmdet'):  # which needs shapely
     import shapely
@@ -38,6 +39,29 @@ class Level:
 
     shrink: int
     grid: TileGrid
+
+
+class TilePlace(NamedTuple):
+    """The place of a tile among the tiles of an image.
+
+    Attributes:
+        level, row, column: its tile of a level.
+        size: (height, width) of the image.
+        number: of the tile in its image, from 0.
+        is_last: it is the last one of its image.
+    """
+
+    level: Level
+    size: tuple[int, int]
+    row: int
+    column: int
+    number: int
+    is_last: bool = False
+
+    @property
+    def window(self) -> Window:
+        """Its pixels in the shrunken image."""
+        return self.level.grid.window(self.row, self.column)
 
 
 def make_levels(
@@ -100,32 +124,25 @@ def detect(
                     if least.ndim:
                         least = least[found.labels]
                     found = found[found.scores >= least].cpu()
-                    lines += detection_lines(
-                        found, level, row, column, tile + column, size
-                    )
+                    place = TilePlace(level, size, row, column, tile + column)
+                    lines += detection_lines(found, place)
                 text = ''.join(json.dumps(line) + '\n' for line in lines)
                 journal.finish_step(text.encode())
             step += 1
             tile += len(grid.lefts)
 
 
-def detection_lines(
-    found: InstanceData,
-    level: Level,
-    row: int,
-    column: int,
-    tile: int,
-    size: tuple[int, int],
-) -> list[dict]:
-    """Return the lines of one tile, see ``detect``; ``size`` is (height, width) of the image."""
-    grid = level.grid
-    height, width = size
-    left, top, *_ = grid.window(row, column)
-    places = get_box_tensor(found.bboxes).double()  # [N, 4 or 5], in pixels of the tile
-    is_rotated = places.shape[1] == 5
-    boxes = upright(places) if is_rotated else places
-    cut = is_cut_by_tile(boxes, grid, row, column)
-    boxes = (boxes + torch.tensor([left, top, left, top])) * level.shrink
+def detection_lines(found: InstanceData, place: TilePlace) -> list[dict]:
+    """Return the lines of one tile, see ``detect``."""
+    height, width = place.size
+    shrink = place.level.shrink
+    left, top, *_ = place.window
+    # [N, 4 or 5], in pixels of the tile
+    tile_boxes = get_box_tensor(found.bboxes).double()
+    is_rotated = tile_boxes.shape[1] == 5
+    boxes = upright(tile_boxes) if is_rotated else tile_boxes
+    cut = is_cut_by_tile(boxes, place.level.grid, place.row, place.column)
+    boxes = (boxes + torch.tensor([left, top, left, top])) * shrink
     boxes = boxes.clamp(min=0).minimum(torch.tensor([width, height, width, height]))
     lines = []
     for box, score, label, is_cut in zip(
@@ -139,17 +156,17 @@ def detection_lines(
             box=box,
             score=score,
             label=label,
-            tile=tile,
+            tile=place.number,
             cut=is_cut,
         )
         lines.append(line)
     if is_rotated:
-        moved = places[:, :4] + torch.tensor([left, top, 0, 0])
-        places[:, :4] = moved * level.shrink
-        for line, rbox in zip(lines, places.tolist(), strict=True):
+        moved = tile_boxes[:, :4] + torch.tensor([left, top, 0, 0])
+        tile_boxes[:, :4] = moved * shrink
+        for line, rbox in zip(lines, tile_boxes.tolist(), strict=True):
             line['rbox'] = rbox
     for line, mask in zip(lines, found.get('masks', ()), strict=False):
-        lengths = mask_lengths(np.asarray(mask), left, top, size, level.shrink)
+        lengths = mask_lengths(np.asarray(mask), left, top, place.size, shrink)
         area = int(coco_mask.area(run_lengths(lengths)))
         line['mask'] = dict(counts=lengths['counts'], area=area)
     return lines
@@ -195,8 +212,7 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
         rivals = order[labels[order] == label]
         out = duplicate_mask(boxes[rivals], cut[rivals], tiles[rivals], threshold)
         left += rivals[~out].tolist()
-    kept = [lines[index] for index in left]
-    return sorted(kept, key=lambda line: -line['score'])
+    return sorted((lines[index] for index in left), key=lambda line: -line['score'])
 
 
 def duplicate_mask(
@@ -284,7 +300,12 @@ def as_coco(
             segmentation = dict(size=list(size), counts=mask['counts'])
             annotation |= dict(segmentation=segmentation, area=mask['area'])
         annotations.append(annotation)
-    image = dict(id=1, file_name=file_name, height=height, width=width)
+    image = dict(
+        id=1,
+        file_name=file_name,
+        height=height,
+        width=width,
+    )
     categories = [dict(id=number, name=name) for number, name in enumerate(classes, 1)]
     return dict(
         **(dict(info=about_convention(convention)) if convention else {}),

@@ -20,8 +20,13 @@ from torch import Tensor
 from ...utils.journal import Journal, damaged_error
 from ..images.bands import drop_predictions_without_data, no_data
 from ..mask_colours import ignored_label, label_type
-from .dataset import TilePlace
-from .detection import ROTATED_IOU, UPRIGHT_IOU, detection_lines, suppress_duplicates
+from .detection import (
+    ROTATED_IOU,
+    UPRIGHT_IOU,
+    TilePlace,
+    detection_lines,
+    suppress_duplicates,
+)
 from .image_file import LargeImage
 from .plan import TileGrid, TilePredictor, finished_parts
 
@@ -51,13 +56,18 @@ def segment(
         predict: a segmentor, or a model of depth.
         rows: of tiles, one or more.
     """
-    first = rows[0]
-    top = grid.tops[first]
+    top = grid.tops[rows[0]]
     above = sum(start + grid.tile_height <= top for start in grid.tops)
-    folder = journal.folder
-    blender = ScoreBlender(grid, folder, task, num_scores, threshold, above)
-    begin = rows[journal.finished] if journal.finished else above
-    for row in range(begin, rows.stop):
+    blender = ScoreBlender(
+        grid,
+        journal.folder,
+        task,
+        num_scores,
+        threshold,
+        above,
+    )
+    first = rows[journal.finished] if journal.finished else above
+    for row in range(first, rows.stop):
         top = grid.tops[row]
         strip = image.read(top, top + grid.tile_height)
         scores = map(pixel_scores, predict(grid.tiles_of(strip)))
@@ -79,7 +89,9 @@ class TiledEvaluator(Evaluator):
         self.joiner = TileJoiner()
 
     def process(
-        self, data_samples: Sequence[BaseDataElement], data_batch: Any = None
+        self,
+        data_samples: Sequence[BaseDataElement],
+        data_batch: Any = None,
     ) -> None:
         """Give the metrics the images that these tiles complete."""
         for sample in self.joiner.join(data_samples):
@@ -96,13 +108,14 @@ class TileJoiner:
     are means over images. Other samples stay as they are.
     """
 
+    lines: list[dict]  # of an image so far
+    first: BaseDataElement  # tile of an image
+    folder: TemporaryDirectory
+    blender: 'ScoreBlender'
+    maps: Tensor
+
     def __init__(self, min_score: float = MIN_SCORE) -> None:
         self.min_score = min_score
-        self.lines = list[dict]()
-        self.first: BaseDataElement  # tile of an image
-        self.folder: TemporaryDirectory
-        self.blender: ScoreBlender
-        self.maps: Tensor
 
     def join(self, samples: Iterable[BaseDataElement]) -> Iterator[BaseDataElement]:
         """Yield the samples that further tiles complete."""
@@ -119,7 +132,9 @@ class TileJoiner:
                 yield sample
 
     def whole_boxes(
-        self, sample: BaseDataElement, place: TilePlace
+        self,
+        sample: BaseDataElement,
+        place: TilePlace,
     ) -> Iterator[BaseDataElement]:
         """Keep the boxes of a tile, and yield the sample of an image after its last tile."""
         if place.number == 0:
@@ -127,14 +142,7 @@ class TileJoiner:
             self.lines = []
         found = sample.pred_instances.cpu()
         found = found[found.scores >= self.min_score]
-        self.lines += detection_lines(
-            found,
-            place.level,
-            place.row,
-            place.column,
-            place.number,
-            place.size,
-        )
+        self.lines += detection_lines(found, place)
         if not place.is_last:
             return
         columns = found.bboxes.shape[1]
@@ -147,7 +155,8 @@ class TileJoiner:
         joined = InstanceData(bboxes=boxes)
         joined.scores = torch.tensor([line['score'] for line in lines])
         joined.labels = torch.tensor(
-            [line['label'] for line in lines], dtype=torch.long
+            [line['label'] for line in lines],
+            dtype=torch.long,
         )
         if 'masks' in found:
             counts = [line['mask']['counts'].encode() for line in lines]
@@ -180,14 +189,16 @@ class TileJoiner:
         return values
 
     def whole_depth(
-        self, sample: BaseDataElement, place: TilePlace
+        self,
+        sample: BaseDataElement,
+        place: TilePlace,
     ) -> Iterator[BaseDataElement]:
         """Keep the depth of a tile, and yield the sample of an image after its last tile."""
         if place.number == 0:
             self.maps = torch.zeros(2, *place.size)  # predicted, true
         values = self.blend(sample, place)
         rows, columns = values.shape
-        left, top, *_ = place.level.grid.window(place.row, place.column)
+        left, top, *_ = place.window
         part = self.maps[:, top : top + rows, left : left + columns]
         part[0] = values
         part[1] = sample.gt_depth_map.data[0, :rows, :columns]
@@ -198,7 +209,9 @@ class TileJoiner:
             yield whole
 
     def blended_part(
-        self, sample: BaseDataElement, place: TilePlace
+        self,
+        sample: BaseDataElement,
+        place: TilePlace,
     ) -> BaseDataElement:
         """The pixels of a tile that no later tile covers, with labels of blended scores."""
         labels = self.blend(sample, place)

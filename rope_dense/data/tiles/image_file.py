@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ import cv2
 import numpy as np
 
 from ..images.band_files import UnreadError, open_raster
-from ..images.copies import write_rows
+from ..images.copies import Palette, write_rows
 from ..images.headers import check_pixel_count, read_header
 from ..images.pictures import check_picture
 from ..images.sources import read_image
@@ -66,29 +66,37 @@ class LargeImage:
 
     has_no_data = False
     file: Any  # of rasterio, or without a map
-    turned: np.ndarray | None
-    palette: np.ndarray | None
+    rows: np.ndarray
+    turned: np.ndarray | None = None
+    palette: np.ndarray | None = None
+    scale = 1  # of the values of 1, 2 or 4 bits
+    is_inverted = False
 
     def __init__(self, path: str | Path, shrink: int = 1) -> None:
         self.shrink = shrink
-        self.turned = None
-        self.palette = None
-        self.scale = 1
-        self.is_inverted = False
         try:
             self.file = open_raster(path)
             self.check_file(Path(path))
         except UnreadError:
             identity = rasterio.Affine.identity()
-            self.file = SimpleNamespace(count=3, crs=None, transform=identity)
+            self.file = SimpleNamespace(
+                count=3,
+                crs=None,
+                transform=identity,
+            )
             self.turned = np.moveaxis(read_image(Path(path)), 2, 0)[::-1]
-        self.full_size = (
-            self.file.shape if self.turned is None else self.turned.shape[1:]
-        )
-        self.height, self.width = (-(-side // shrink) for side in self.full_size)
-        self.channels = 3
+        shape = self.file.shape if self.turned is None else self.turned.shape[1:]
+        self._set_size(shape, 3, np.uint8)
+
+    def _set_size(self, size: Sequence[int], channels: int, dtype: type) -> None:
+        """Note height and width of the file; no row is read yet."""
+        height, width = size
+        self.full_size = (height, width)
+        self.height = -(-height // self.shrink)
+        self.width = -(-width // self.shrink)
+        self.channels = channels
         self.first = 0  # of the rows that were read last
-        self.rows = np.empty((0, self.width, 3), np.uint8)
+        self.rows = np.empty((0, self.width, channels), dtype)
 
     def check_file(self, path: Path) -> None:
         """Find out how pixels are stored; ValueError for what is no picture of 8 bits."""
@@ -99,7 +107,9 @@ class LargeImage:
                 f'{path}: pixels of {header.dtype}; tiles are read of uint8'
             )
         self.palette = palette_of(self.file)
-        self.scale = scale_of(self.file)
+        # 1, 2 or 4 bits are scaled to 0 .. 255.
+        bits = int(self.file.tags(1, ns='IMAGE_STRUCTURE').get('NBITS', 8))
+        self.scale = 255 // (2**bits - 1)
         if self.palette is None:
             self.is_inverted = header.photometric == 'inverted grey'
         if header.orientation > 1:
@@ -112,10 +122,12 @@ class LargeImage:
 
     def read(self, top: int, bottom: int) -> np.ndarray:
         """Rows ``top`` to ``bottom``, [bottom - top, width, 3]."""
-        end = self.first + len(self.rows)
-        start = end if self.first <= top <= end else top
-        decoded = self.rows[top - self.first :] if start == end else self.rows[:0]
-        self.rows = np.concatenate([decoded, self.decode(start, bottom)])
+        kept = self.rows[top - self.first :]
+        start = self.first + len(self.rows)
+        if not self.first <= top <= start:
+            kept = self.rows[:0]
+            start = top
+        self.rows = np.concatenate([kept, self.decode(start, bottom)])
         self.first = top
         return self.rows
 
@@ -129,12 +141,24 @@ class LargeImage:
             rows[start - top : stop - top] = self.window(0, start, self.width, stop)
         return rows
 
-    def window(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
-        """A part of the image, [bottom - top, right - left, channels]."""
+    def window(
+        self,
+        left: int,
+        top: int,
+        right: int,
+        bottom: int,
+    ) -> np.ndarray:
+        """A part of the image, [bottom - top, right - left, channels].
+
+        Beyond the edges of the file its last row and column are repeated.
+        """
         times = self.shrink
-        chunk = self.decode_chunk(
-            left * times, top * times, right * times, bottom * times
-        )
+        height, width = self.full_size
+        end = min(right * times, width)
+        stop = min(bottom * times, height)
+        chunk = self.decode_chunk(left * times, top * times, end, stop)
+        beyond = ((0, bottom * times - stop), (0, right * times - end), (0, 0))
+        chunk = np.pad(chunk, beyond, mode='edge')
         if times == 1:
             return chunk
         return self.shrink_chunk(chunk, right - left, bottom - top)
@@ -143,17 +167,25 @@ class LargeImage:
         """A chunk in the pixels of the shrunken image."""
         return cv2.resize(chunk, (width, height), interpolation=cv2.INTER_AREA)
 
-    def decode_chunk(self, left: int, top: int, right: int, bottom: int) -> np.ndarray:
-        """A part of the file; beyond its edges the last row and column are repeated."""
-        height, width = self.full_size
-        stop = min(bottom, height)
-        end = min(right, width)
+    def decode_chunk(
+        self,
+        left: int,
+        top: int,
+        right: int,
+        bottom: int,
+    ) -> np.ndarray:
+        """A part of the file."""
         bands = [3, 2, 1] if self.file.count > 2 else [1]
         if self.turned is None:
-            window = Window(left, top, end - left, stop - top)
+            window = Window(
+                left,
+                top,
+                right - left,
+                bottom - top,
+            )
             pixels = self.file.read(bands, window=window)
         else:
-            pixels = self.turned[np.array(bands) - 1, top:stop, left:end]
+            pixels = self.turned[np.array(bands) - 1, top:bottom, left:right]
         pixels = np.moveaxis(pixels, 0, 2)  # [rows, columns, 3 or 1]
         if self.palette is not None:
             pixels = self.palette[pixels[..., 0]]
@@ -163,8 +195,7 @@ class LargeImage:
             pixels = 255 - pixels
         if pixels.shape[2] == 1:
             pixels = pixels.repeat(3, axis=2)
-        beyond = ((0, bottom - stop), (0, right - end), (0, 0))
-        return np.pad(pixels, beyond, mode='edge')
+        return pixels
 
 
 def apply_orientation(pixels: np.ndarray, orientation: int) -> np.ndarray:
@@ -188,18 +219,12 @@ def palette_of(file: rasterio.DatasetReader) -> np.ndarray | None:
     return palette
 
 
-def scale_of(file: rasterio.DatasetReader) -> int:
-    """The factor that takes the values of an image of 1, 2 or 4 bits a channel to 0 .. 255."""
-    bits = int(file.tags(1, ns='IMAGE_STRUCTURE').get('NBITS', 8))
-    return 255 // (2**bits - 1)
-
-
 def write_raster(
     rows_file: Path,
     out: Path,
     image: LargeImage,
     dtype: np.dtype,
-    palette: Mapping[int, tuple[int, int, int]],
+    palette: Palette,
     numbers: np.ndarray | None = None,
 ) -> None:
     """Write a raster of labels or of depth from a file of its rows.
@@ -216,7 +241,6 @@ def write_raster(
         palette: red, green, blue of labels; for labels of 8 bits only.
         numbers: that stand for the labels in the raster, see ``stored_numbers``.
     """
-    height = image.height
     width = image.width
     profile = dict[str, Any](zlevel=6)
     missing = np.iinfo(dtype).max if dtype.kind == 'u' else 0
@@ -232,14 +256,19 @@ def write_raster(
     size = width * dtype.itemsize  # bytes of a row
 
     def read(top: int, end: int) -> np.ndarray:
-        values = np.fromfile(rows_file, dtype, (end - top) * width, offset=top * size)
+        values = np.fromfile(
+            rows_file,
+            dtype,
+            (end - top) * width,
+            offset=top * size,
+        )
         return values if numbers is None else numbers[values]
 
     driver = LABEL_FORMATS[out.suffix.lower()]
     tiff = out if driver == 'GTiff' else rows_file.with_name(f'{rows_file.name}.tif')
     write_rows(
         tiff,
-        (height, width, 1),
+        (image.height, width, 1),
         stored,
         read,
         palette if stored == np.uint8 else None,
@@ -263,11 +292,14 @@ def geojson_text(content: dict, image: LargeImage) -> str:
     features = []
     for item in content['annotations']:
         ring = on_map(four_corners(item), image)
-        label = names[item['category_id']]
+
         feature = dict(
             type='Feature',
             geometry=dict(type='Polygon', coordinates=[ring]),
-            properties={'class': label, 'score': item['score']},
+            properties={
+                'class': names[item['category_id']],
+                'score': item['score'],
+            },
         )
         features.append(feature)
     return json.dumps(dict(type='FeatureCollection', features=features)) + '\n'

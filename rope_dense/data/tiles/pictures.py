@@ -1,6 +1,6 @@
 """Small pictures of the results of large images."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from mmengine.registry import VISUALIZERS
 from mmengine.structures import InstanceData
 
 from ..images.bands import LoadBands, picture
+from ..images.copies import Palette
 from ..images.drawing import draw, draw_depth
 from .band_image import open_image
 
@@ -18,8 +19,6 @@ if find_spec('mmdet'):
     from mmdet.structures import DetDataSample
 
 SIDE = 2000  # pixels at most of the longer side of a picture
-
-Palette = Mapping[int, tuple[int, int, int]]  # red, green, blue
 
 
 def read_shrunken(path: Path, bands: LoadBands | None) -> tuple[np.ndarray, int]:
@@ -84,7 +83,13 @@ def draw_boxes(
     found = InstanceData(bboxes=boxes)
     found.labels = torch.tensor([line['label'] for line in lines], dtype=torch.long)
     found.scores = torch.tensor([line['score'] for line in lines])
-    visualizer = VISUALIZERS.build(dict(type=kind, name=str(path), line_width=1))
+    visualizer = VISUALIZERS.build(
+        dict(
+            type=kind,
+            name=str(path),
+            line_width=1,
+        )
+    )
     colours = [palette[label] for label in range(len(classes))]
     visualizer.dataset_meta = dict(classes=classes, palette=colours)
     sample = DetDataSample(pred_instances=found)

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from mmengine.config import Config
-from mmengine.dataset import Compose
+from mmengine.dataset import Compose, pseudo_collate
 from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 
@@ -44,7 +43,7 @@ class TilePlan:
         found: dict[Window, None] = {}
         for scale in self.scales:
             grid = TileGrid(height, width, *self.at(scale))
-            for row, column in grid.places:
+            for row, column in np.ndindex(len(grid.tops), len(grid.lefts)):
                 found[grid.window(row, column)] = None
         return list(found)
 
@@ -100,16 +99,16 @@ class TileGrid:
         """[columns of tiles, tile_width], see ``tile_weights``."""
         return tile_weights(self.lefts, self.tile_width, self.width)
 
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """Row and column of each tile, row by row."""
-        return list(product(range(len(self.tops)), range(len(self.lefts))))
-
     def window(self, row: int, column: int) -> Window:
         """The pixels of a tile."""
         top = self.tops[row]
         left = self.lefts[column]
-        return Window(left, top, left + self.tile_width, top + self.tile_height)
+        return Window(
+            left,
+            top,
+            left + self.tile_width,
+            top + self.tile_height,
+        )
 
     def tiles_of(self, strip: np.ndarray) -> list[np.ndarray]:
         """The tiles [tile_height, tile_width, 3] of one row of them."""
@@ -182,13 +181,12 @@ class TilePredictor:
         """Predictions in pixels of tiles, uint8 [H, W, 3] or float32 [H, W, n]."""
         for start in range(0, len(tiles), self.batch):
             batch = tiles[start : start + self.batch]
-            inputs: dict[str, list] = dict(inputs=[], data_samples=[])
+            data = []
             for tile in batch:
-                data = self.pipeline(dict(img=np.ascontiguousarray(tile), img_id=0))
-                for name, values in inputs.items():
-                    values.append(data[name])
+                pixels = np.ascontiguousarray(tile)
+                data.append(self.pipeline(dict(img=pixels, img_id=0)))
             with torch.no_grad():
-                samples = self.model.test_step(inputs)
+                samples = self.model.test_step(pseudo_collate(data))
             for sample, tile in zip(samples, batch, strict=True):
                 drop_predictions_without_data(sample, no_data(tile))
                 yield sample

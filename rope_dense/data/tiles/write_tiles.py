@@ -96,7 +96,11 @@ def write_tiles(
                 for item in found:
                     about = dict(id=len(objects) + 1, image_id=len(pictures))
                     objects.append(about | item)
-        content = dict(images=pictures, annotations=objects, categories=categories)
+        content = dict(
+            images=pictures,
+            annotations=objects,
+            categories=categories,
+        )
         (fresh / 'tiles.json').write_text(json.dumps(content))
     print(f'{out}: {len(pictures)} tiles, {len(objects)} objects')
 
