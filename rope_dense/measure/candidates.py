@@ -56,7 +56,10 @@ def settings_at(
                 windows.append(text)
     settings = [own]
     for setting in combine(
-        [size], [FROM_CONFIG, *scalings], [FROM_CONFIG, *windows], own.slide
+        [size],
+        [FROM_CONFIG, *scalings],
+        [FROM_CONFIG, *windows],
+        own.slide,
     ):
         if setting != own and is_different(evaluator, setting):
             settings.append(setting)
@@ -130,7 +133,9 @@ def in_training(evaluator: Evaluator, trained: ImageSize) -> tuple[float, float]
 
 
 def scalings_at(
-    evaluator: Evaluator, factors: tuple[float, float], trained: ImageSize
+    evaluator: Evaluator,
+    factors: tuple[float, float],
+    trained: ImageSize,
 ) -> list[str]:
     """Scalings for images that are larger by some factors than in training.
 

@@ -134,7 +134,8 @@ def draw_choice(choices: Sequence[Choice], out_file: Path) -> None:
     """
     most = max(len(choice.tried) for choice in choices)
     figure = Figure(
-        figsize=(1.5 + 2.6 * len(choices), 1.6 + 0.32 * most), layout='constrained'
+        figsize=(1.5 + 2.6 * len(choices), 1.6 + 0.32 * most),
+        layout='constrained',
     )
     columns = figure.subplots(1, len(choices), squeeze=False)[0]
     for axes, choice in zip(columns, choices, strict=True):
@@ -162,7 +163,11 @@ def draw_choice(choices: Sequence[Choice], out_file: Path) -> None:
 
 
 def draw_row(
-    axes: Axes, place: float, difference: Difference, colour: str, face: str
+    axes: Axes,
+    place: float,
+    difference: Difference,
+    colour: str,
+    face: str,
 ) -> None:
     """Draw a difference and its interval as a point on a line."""
     ends = [difference.low, difference.high]

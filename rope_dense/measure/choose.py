@@ -90,7 +90,12 @@ def choose_scaling(
     if train_size is not None:
         trained = to_2tuple(parse_size(train_size))
     settings = settings_to_compare(
-        Evaluator(model, tested), sizes, trained, scaling, window, tiles
+        Evaluator(model, tested),
+        sizes,
+        trained,
+        scaling,
+        window,
+        tiles,
     )
     numbers = list(map(len, settings))
     most = max(numbers) - 1
@@ -170,7 +175,10 @@ def with_validation(config: Config) -> Config:
 
 
 def samples_of(
-    config: Config, images: int, judge: int, seed: int
+    config: Config,
+    images: int,
+    judge: int,
+    seed: int,
 ) -> tuple[Sample, Sample]:
     """The images that choose and those that judge; UsageError if too few are left to judge."""
     total = 0
@@ -233,7 +241,10 @@ class Chooser:
         return Choice(scores[0].name, tried, chosen, reason, judged)
 
     def compare(
-        self, settings: Sequence[Setting], sample: Sample, titles: Sequence[str]
+        self,
+        settings: Sequence[Setting],
+        sample: Sample,
+        titles: Sequence[str],
     ) -> tuple[list[TriedSetting], list[Scores]]:
         """Each setting with its difference to the first, and its scores; titles of the tests."""
         tried = []
@@ -249,7 +260,11 @@ class Chooser:
         return tried, scores
 
     def difference(
-        self, scores: Scores, baseline: Scores, sample: Sample, settings: int
+        self,
+        scores: Scores,
+        baseline: Scores,
+        sample: Sample,
+        settings: int,
     ) -> Difference:
         """The difference of one of so many settings to another; all have the same draws."""
         weights = draw_images(baseline.num_images, self.draws, sample.seed)

@@ -110,7 +110,9 @@ BOXES = 'boxes', 'oriented'
 
 @contextmanager
 def saved_predictions(
-    cfg: Config, out: str | None, launcher: str = 'none'
+    cfg: Config,
+    out: str | None,
+    launcher: str = 'none',
 ) -> Iterator[list[BaseMetric]]:
     """Yield the metrics that write the predictions of a test when it is complete.
 

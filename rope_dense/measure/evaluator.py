@@ -46,7 +46,10 @@ class Evaluator:
     """
 
     def __init__(
-        self, model: BaseModel, config: Config, runner: Runner | None = None
+        self,
+        model: BaseModel,
+        config: Config,
+        runner: Runner | None = None,
     ) -> None:
         self.model = model
         self.config = config
@@ -226,7 +229,10 @@ class ResolutionLoop(TestLoop):
     """
 
     def run_on(
-        self, config: Config, title: str, metrics: Metrics | None = None
+        self,
+        config: Config,
+        title: str,
+        metrics: Metrics | None = None,
     ) -> tuple[dict[str, float], float]:
         """Metrics on the test data of a config, and the seconds that an image took.
 

@@ -92,7 +92,10 @@ def check_metric(config: Config) -> None:
 
 
 def score_images(
-    evaluator: Evaluator, setting: Setting, sample: Sample, title: str
+    evaluator: Evaluator,
+    setting: Setting,
+    sample: Sample,
+    title: str,
 ) -> Scores:
     """Test a sample of the images with a setting; ``title`` is of the progress.
 

@@ -44,7 +44,9 @@ def draw_resolutions(
 
 
 def plot_resolutions(
-    runs: Sequence[ResultFile], metric: str, baseline: str | None = None
+    runs: Sequence[ResultFile],
+    metric: str,
+    baseline: str | None = None,
 ) -> Figure:
     """A metric against the shorter side of the images, the training sizes marked.
 
@@ -81,7 +83,8 @@ def plot_resolutions(
             linestyle=STYLES[curve.number % len(STYLES)] if several else '-',
             marker=MARKERS[curve.number % len(MARKERS)],
             markersize=4,
-            label=shown(', '.join(names), 3 * LONGEST),  # in the plot, not beside it
+            # In the plot, not beside it.
+            label=shown(', '.join(names), 3 * LONGEST),
         )
     for side in sorted({min(run['training_size']) for run in runs}):
         axes.axvline(side, color='gray', linestyle=(0, (1, 2)), linewidth=1)

@@ -86,7 +86,12 @@ def position_bias(
     for prefix, form in prefix_forms(backbone, settings):
         for text in each_scaling(form, scaling, trained):
             for height, width in pixels:
-                setting = dict(height=height, width=width, scaling=text, prefix=prefix)
+                setting = dict(
+                    height=height,
+                    width=width,
+                    scaling=text,
+                    prefix=prefix,
+                )
                 maps = biases(form, (height, width))
                 if not rows:
                     numbers = [f'    map {number}' for number in range(len(maps))]
@@ -127,7 +132,9 @@ def prefix_forms(backbone: Backbone, settings: dict) -> Iterator[tuple[str, Back
 
 
 def each_scaling(
-    backbone: Backbone, scalings: Sequence[str], trained: ImageSize
+    backbone: Backbone,
+    scalings: Sequence[str],
+    trained: ImageSize,
 ) -> Iterator[str]:
     """Set one scaling after the other, see ``parse_scaling``; ValueError for one not allowed.
 

@@ -20,7 +20,12 @@ SETTINGS = ('scaling', 'window', 'slide', 'tile')  # beside the size
 HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
 FORMULA = ('=', '+', '-', '@', '\t', '\r')  # what it begins with
 COLUMNS = 6  # metrics in the table; the files have all
-WIDTHS = dict(size=11, scaling=18, window=9, tile=7)  # of the columns before them
+WIDTHS = dict(
+    size=11,
+    scaling=18,
+    window=9,
+    tile=7,
+)  # of the columns before them
 
 
 class ResultRow(TypedDict, total=False):
@@ -213,7 +218,9 @@ def shown_settings(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def columns_text(
-    settings: Iterable[object], figures: Iterable[str], width: int = 9
+    settings: Iterable[object],
+    figures: Iterable[str],
+    width: int = 9,
 ) -> str:
     """A line of a table: a setting, then figures."""
     line = ''

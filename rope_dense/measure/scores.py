@@ -182,7 +182,10 @@ def draw_images(num_images: int, draws: int, seed: int) -> np.ndarray:
 
 
 def compare_settings(
-    scores: Scores, baseline: Scores, weights: np.ndarray, comparisons: int = 1
+    scores: Scores,
+    baseline: Scores,
+    weights: np.ndarray,
+    comparisons: int = 1,
 ) -> Difference:
     """The difference of a setting to another one, in draws of the same images.
 

@@ -88,8 +88,19 @@ def measure_speed(
     run = {'forward': forward, 'training': training, 'end-to-end': end_to_end}[mode]
     _, *taken = [seconds_of(run) for _ in range(rounds + 1)]
     seconds = torch.tensor(taken, dtype=torch.float64)
-    row: dict[str, Any] = dict(mode=mode, height=height, width=width, batch=batch)
-    quantiles = dict(median_ms=0.5, p20_ms=0.2, p80_ms=0.8, p90_ms=0.9, p99_ms=0.99)
+    row: dict[str, Any] = dict(
+        mode=mode,
+        height=height,
+        width=width,
+        batch=batch,
+    )
+    quantiles = dict(
+        median_ms=0.5,
+        p20_ms=0.2,
+        p80_ms=0.8,
+        p90_ms=0.9,
+        p99_ms=0.99,
+    )
     for name, share in quantiles.items():
         row[name] = 1000 * float(seconds.quantile(share))
     shares, memory = profile_call(model, run)
@@ -97,7 +108,11 @@ def measure_speed(
 
 
 def noise(
-    model: nn.Module, scope: str, batch: int, height: int, width: int
+    model: nn.Module,
+    scope: str,
+    batch: int,
+    height: int,
+    width: int,
 ) -> tuple[Tensor, list[BaseDataElement]]:
     """Random images [B, C, height, width] on the device of a model, with random annotations.
 
@@ -109,11 +124,19 @@ def noise(
 
 
 def random_sample(
-    scope: str, height: int, width: int, device: torch.device
+    scope: str,
+    height: int,
+    width: int,
+    device: torch.device,
 ) -> BaseDataElement:
     """The annotations of one image, see ``noise``."""
     size = (height, width)
-    sizes = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size)
+    sizes = dict(
+        img_shape=size,
+        ori_shape=size,
+        pad_shape=size,
+        batch_input_shape=size,
+    )
     meta = dict(sizes, scale_factor=(1.0, 1.0))
     if scope == 'mmseg':
         from mmseg.structures import SegDataSample
@@ -147,7 +170,8 @@ def synchronize() -> None:
 
 
 def profile_call(
-    model: nn.Module, run: Callable[[], None]
+    model: nn.Module,
+    run: Callable[[], None],
 ) -> tuple[dict[str, float], int]:
     """Share of the time of each kind of operation, and bytes of the tensors that the call makes.
 

@@ -79,7 +79,13 @@ def evaluate_sizes(
         given = sizes or [test_size(cfg, tile)]
         settings += combine(given, scaling, window, slide, tile)
     sweep = Sweep.prepare(
-        cfg, weights, settings, str(config), label, train_size, overwrite
+        cfg,
+        weights,
+        settings,
+        str(config),
+        label,
+        train_size,
+        overwrite,
     )
     test_cfg = cfg.model.get('test_cfg') or ConfigDict()
     if slide == 'keep' and test_cfg.get('mode') == 'slide':
@@ -207,7 +213,9 @@ class Sweep:
             print(f'scalings: {DOCS}/evaluation.md says which one is for which images')
         if not all(self.results.find(setting) for setting in self.settings):
             evaluator = Evaluator.from_checkpoint(
-                self.config, self.checkpoint, launcher
+                self.config,
+                self.checkpoint,
+                launcher,
             )
         path = self.results.path
         try:
@@ -222,7 +230,9 @@ class Sweep:
 
 
 def evaluate_settings(
-    settings: Sequence[Setting], results: Results, evaluator: Evaluator | None
+    settings: Sequence[Setting],
+    results: Results,
+    evaluator: Evaluator | None,
 ) -> list[ResultRow]:
     """The row of each setting, printed; settings without a result are tested first.
 

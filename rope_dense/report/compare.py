@@ -117,7 +117,12 @@ def add_classes(page: Page, reports: Reports, columns: Sequence[str]) -> None:
     page.section('Classes', text)
     caption = f'{columns[0]} by class.'
     page.record.classes = add_changes(
-        page, 'classes', 'class', tables, columns, caption
+        page,
+        'classes',
+        'class',
+        tables,
+        columns,
+        caption,
     )
 
 
@@ -130,7 +135,12 @@ def add_errors(page: Page, reports: Reports) -> None:
         columns = [LOST, NUMBER]
         caption = 'AP50 lost by kind of error.'
         page.record.errors = add_changes(
-            page, 'errors', 'error', tables, columns, caption
+            page,
+            'errors',
+            'error',
+            tables,
+            columns,
+            caption,
         )
 
 
@@ -231,7 +241,9 @@ def add_image_sizes(page: Page, reports: Reports) -> None:
 
 
 def of_both(
-    runs: Iterable[str], first: Value | None, second: Value | None
+    runs: Iterable[str],
+    first: Value | None,
+    second: Value | None,
 ) -> dict[str, Value]:
     """The values of two runs by name; empty if one has nothing."""
     return dict(zip(runs, (first, second), strict=True)) if first and second else {}

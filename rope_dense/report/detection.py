@@ -82,7 +82,8 @@ def add_detection(page: ReportPage, cfg: Config, model: BaseModel) -> None:
 
 
 def predict_objects(
-    model: BaseModel, loader: DataLoader
+    model: BaseModel,
+    loader: DataLoader,
 ) -> tuple[list[Picture], Objects]:
     """The images of the test data, and the objects in them."""
     pictures = []
@@ -206,7 +207,12 @@ def add_errors(page: ReportPage, matches: Matches, at_cuts: Matches) -> None:
     rows = []
     for kind, remedy in CHECKS.items():
         rows.append(
-            {'error': kind, LOST: gains[kind], NUMBER: numbers[kind], 'check': remedy}
+            {
+                'error': kind,
+                LOST: gains[kind],
+                NUMBER: numbers[kind],
+                'check': remedy,
+            }
         )
     figure = figures.draw_bars({'': gains}, LOST)
     page.add_figure('errors', figure, 'AP50 lost by kind of error.')
@@ -313,7 +319,15 @@ def rank_images(matches: Matches, paths: Sequence[str]) -> Ranked:
         if right[image] or errors:
             f1 = right[image] / (right[image] + errors / 2)
             place = (f1, -errors, -right[image])
-            ranked.add(place, dict(image=image, f1=f1, **numbers, path=path))
+            ranked.add(
+                place,
+                dict(
+                    image=image,
+                    f1=f1,
+                    **numbers,
+                    path=path,
+                ),
+            )
     return ranked
 
 

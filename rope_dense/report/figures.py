@@ -19,7 +19,9 @@ MANY = 12  # lines or cells above which names and numbers would cover each other
 
 
 def panels(
-    runs: Mapping[str, object], width: float = WIDTH, height: float = HEIGHT
+    runs: Mapping[str, object],
+    width: float = WIDTH,
+    height: float = HEIGHT,
 ) -> tuple[Figure, list[Axes]]:
     """A figure with axes for each run, beside each other on one scale and under their names."""
     figure = Figure(figsize=(width * min(len(runs), 2), height), layout='constrained')
@@ -52,7 +54,10 @@ def draw_bars(runs: Mapping[str, Mapping[str, float | None]], label: str) -> Fig
 
 
 def draw_lines(
-    runs: Mapping[str, Mapping[str, Line]], across: str, up: str, unit: bool = False
+    runs: Mapping[str, Mapping[str, Line]],
+    across: str,
+    up: str,
+    unit: bool = False,
 ) -> Figure:
     """One line of points for each name; `unit`: both axes are from 0 to 1."""
     figure, places = panels(runs)
@@ -101,7 +106,12 @@ def draw_calibration(runs: Mapping[str, Sequence[ScoreRange]]) -> Figure:
     """Fraction of right predictions against the score, over the number of predictions."""
     figure = Figure(figsize=(WIDTH * min(len(runs), 2), HEIGHT), layout='constrained')
     places = figure.subplots(
-        2, len(runs), sharex=True, sharey='row', squeeze=False, height_ratios=(3, 1)
+        2,
+        len(runs),
+        sharex=True,
+        sharey='row',
+        squeeze=False,
+        height_ratios=(3, 1),
     )
     for upper, lower, (name, ranges) in zip(*places, runs.items(), strict=True):
         scores = [x['score'] for x in ranges]

@@ -163,7 +163,9 @@ def best_per_class(predictions: Objects) -> np.ndarray:
 
 
 def match_image(
-    truth: Objects, predictions: Objects, masks: bool
+    truth: Objects,
+    predictions: Objects,
+    masks: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Kinds, targets or -1, and verdicts of the predictions of one image, best score first."""
     rows = overlaps(predictions, truth, masks)
@@ -192,7 +194,9 @@ def match_image(
 
 
 def judge(
-    truth: Objects, predictions: Objects, rows: np.ndarray
+    truth: Objects,
+    predictions: Objects,
+    rows: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """COCO's verdicts on predictions of one image, best score first, and their objects or -1.
 
@@ -226,7 +230,8 @@ def ignored_by_area(objects: Objects) -> np.ndarray:
 
 
 def fix_errors(
-    matches: Matches, kinds: Collection[str] = ()
+    matches: Matches,
+    kinds: Collection[str] = (),
 ) -> tuple[Outcomes, dict[int, int]]:
     """Outcomes of predictions, and the number of objects of each class, with errors fixed.
 
@@ -287,7 +292,12 @@ def best_threshold(outcomes: Outcomes, count: int) -> dict[str, float]:
     """The score with the best F1 of a class, with its F1, precision and recall."""
     scores = outcomes.score
     if not outcomes.right.any():
-        return dict(threshold=1.0, f1=0.0, precision=0.0, recall=0.0)
+        return dict(
+            threshold=1.0,
+            f1=0.0,
+            precision=0.0,
+            recall=0.0,
+        )
     precision, recall = precision_recall(outcomes.right, count)
     f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
     f1[:-1][scores[:-1] == scores[1:]] = -1.0  # a threshold does not part equal scores

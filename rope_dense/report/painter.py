@@ -99,7 +99,11 @@ class Painter:
         return left, top, right, bottom
 
     def drawn(
-        self, picture: np.ndarray, objects: Objects, zoom: float, part: Part
+        self,
+        picture: np.ndarray,
+        objects: Objects,
+        zoom: float,
+        part: Part,
     ) -> np.ndarray:
         """A picture (BGR) of a part with objects, with coordinates at a `zoom` of 1."""
         height, width = picture.shape[:2]
@@ -118,11 +122,20 @@ class Painter:
             shown.masks = torch.from_numpy(np.stack(masks)).bool()
         sample = DetDataSample(gt_instances=shown)
         return draw(
-            self.visualizer, 'report', picture, sample, draw_gt=True, draw_pred=False
+            self.visualizer,
+            'report',
+            picture,
+            sample,
+            draw_gt=True,
+            draw_pred=False,
         )
 
     def add_crops(
-        self, page: Page, name: str, crops: Sequence[Crop], caption: str
+        self,
+        page: Page,
+        name: str,
+        crops: Sequence[Crop],
+        caption: str,
     ) -> None:
         """Add crops to a page, see ``crop``."""
         pictures = []

@@ -79,7 +79,11 @@ def browse(
 
 
 def draw_samples(
-    cfg: Config, split: Split, out: Path, count: int, seed: int
+    cfg: Config,
+    split: Split,
+    out: Path,
+    count: int,
+    seed: int,
 ) -> list[Path]:
     """Draw samples within the scope of a config; see ``browse``.
 
@@ -107,7 +111,10 @@ def draw_samples(
         results.check(files)
         for index, path in enumerate(progress(files, 'browse-data: samples')):
             pixels, labels = shown_to_model(
-                dataset[index], preprocessor, split == 'train', bands
+                dataset[index],
+                preprocessor,
+                split == 'train',
+                bands,
             )
             if late:
                 resize_labels(labels)
@@ -146,7 +153,10 @@ def shown_to_model(
 
 
 def drawn_sample(
-    name: str, pixels: np.ndarray, labels: BaseDataElement, visualizer: Visualizer
+    name: str,
+    pixels: np.ndarray,
+    labels: BaseDataElement,
+    visualizer: Visualizer,
 ) -> np.ndarray:
     """Pixels with their labels drawn on them, or depth beside them."""
     if 'gt_depth_map' in labels:

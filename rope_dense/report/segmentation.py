@@ -77,7 +77,9 @@ def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
 
 
 def count_pixels(
-    truth: np.ndarray, predicted: np.ndarray, num_classes: int
+    truth: np.ndarray,
+    predicted: np.ndarray,
+    num_classes: int,
 ) -> np.ndarray:
     """Pixels [truth, predicted]; labels that are no class in the truth are not counted."""
     known = truth < num_classes
@@ -101,7 +103,10 @@ def boundary(labels: np.ndarray) -> np.ndarray:
 
 
 def add_classes(
-    page: ReportPage, inside: np.ndarray, near: np.ndarray, classes: Sequence[str]
+    page: ReportPage,
+    inside: np.ndarray,
+    near: np.ndarray,
+    classes: Sequence[str],
 ) -> None:
     """Add IoU and accuracy by class, and IoU on boundaries and inside.
 
@@ -154,7 +159,9 @@ def add_pictures(
 
 
 def draw_both_labels(
-    visualizer: SegLocalVisualizer, image: Image, read: ReadPicture
+    visualizer: SegLocalVisualizer,
+    image: Image,
+    read: ReadPicture,
 ) -> np.ndarray:
     """An image with its true labels, beside itself with the predicted ones (BGR)."""
     top, left = image.row['place']
@@ -178,7 +185,12 @@ def add_panoptic(page: ReportPage, cfg: Config, model: BaseModel) -> None:
         raise UsageError(f'report: {key} is {node.type}; give CocoPanopticMetric')
     with redirect_stdout(io.StringIO()):  # what pycocotools prints
         metric = build_part(
-            cfg, key, METRICS, node, outfile_prefix=None, format_only=False
+            cfg,
+            key,
+            METRICS,
+            node,
+            outfile_prefix=None,
+            format_only=False,
         )
     metric.dataset_meta = dataset.metainfo
     numbers = dataset.cat_ids if metric.categories else range(len(dataset.cat_ids))
@@ -220,7 +232,10 @@ def quality_row(name: str, counts: np.ndarray) -> Row:
 
 
 def add_panoptic_classes(
-    page: ReportPage, counts: np.ndarray, classes: Sequence[str], things: int
+    page: ReportPage,
+    counts: np.ndarray,
+    classes: Sequence[str],
+    things: int,
 ) -> None:
     """Add the qualities of all classes, of things, of stuff, and of each class.
 
@@ -247,11 +262,18 @@ def add_panoptic_classes(
 
 
 def draw_both_segments(
-    visualizer: DetLocalVisualizer, read: ReadPicture, image: Image
+    visualizer: DetLocalVisualizer,
+    read: ReadPicture,
+    image: Image,
 ) -> np.ndarray:
     """An image with its true segments, beside itself with the predicted ones (BGR)."""
     picture = read(image.row['path'], None)[..., ::-1]
     truth = draw(
-        visualizer, 'report', picture, image.content, draw_gt=True, draw_pred=False
+        visualizer,
+        'report',
+        picture,
+        image.content,
+        draw_gt=True,
+        draw_pred=False,
     )
     return side_by_side(truth, draw(visualizer, 'report', picture, image.content))

@@ -37,7 +37,8 @@ def setting_leaves(part: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def differing_settings(
-    first: dict[str, Any], second: dict[str, Any]
+    first: dict[str, Any],
+    second: dict[str, Any],
 ) -> list[tuple[str, Any, Any]]:
     """The keys whose values differ, with both values; settings of own data are first.
 

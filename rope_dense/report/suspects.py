@@ -64,7 +64,11 @@ def find_suspects(matches: Matches, masks: bool = False) -> list[Suspect]:
 
 
 def suspect(
-    matches: Matches, place: int, near: float, overlap: float, found: np.ndarray
+    matches: Matches,
+    place: int,
+    near: float,
+    overlap: float,
+    found: np.ndarray,
 ) -> Suspect:
     """The fault of a label by the prediction of a place.
 
@@ -117,7 +121,9 @@ def once(suspects: Sequence[Suspect], masks: bool) -> list[Suspect]:
 
 
 def add_suspects(
-    page: ReportPage, painter: Painter, suspects: Sequence[Suspect]
+    page: ReportPage,
+    painter: Painter,
+    suspects: Sequence[Suspect],
 ) -> None:
     """Add the first suspects, with crops, and write all of them to suspects.csv beside the page."""
     rows = []
@@ -143,7 +149,8 @@ def add_suspects(
             crops.append(Crop(f'{rank}. {kind}\n{prediction}', other, label))
     page.files['suspects.csv'] = text.getvalue().encode('utf-8', 'surrogateescape')
     page.section(
-        'Suspect labels', f'{MEANING} All {len(suspects)} are in suspects.csv.'
+        'Suspect labels',
+        f'{MEANING} All {len(suspects)} are in suspects.csv.',
     )
     page.add_table(rows)
     page.record.suspects = rows

@@ -72,7 +72,12 @@ def report(
     """
     chosen = str(checked_device(device))
     cfg, weights = find_model(
-        config, checkpoint, cfg_options, work_dir, data_root, False
+        config,
+        checkpoint,
+        cfg_options,
+        work_dir,
+        data_root,
+        False,
     )
     if weights is None:
         raise UsageError('report: give the config of one task and its checkpoint')

@@ -16,12 +16,7 @@ from rope_dense.project.load import load_config
 from rope_dense_command import command
 
 SHAPE = '64x96'
-NO_TEST = [
-    '--cfg-options',
-    'test_dataloader=None',
-    'test_cfg=None',
-    'test_evaluator=None',
-]
+NO_TEST = '--cfg-options test_dataloader=None test_cfg=None test_evaluator=None'.split()
 
 
 @pytest.fixture(scope='module')
@@ -41,8 +36,8 @@ def test_report(
     batch: int,
 ) -> None:
     config = request.getfixturevalue(kind)
-    arguments = ['--sizes', SHAPE, '--rounds', '1', '--batch', str(batch)]
-    assert benchmark([config, *arguments, '--work-dir', str(tmp_path)]) == 0
+    arguments = f'--sizes {SHAPE} --rounds 1 --batch {batch} --work-dir {tmp_path}'
+    assert benchmark([config, *arguments.split()]) == 0
     folder = tmp_path / 'benchmark'
     assert file_names(folder) == {'benchmark.json', 'benchmark.csv'}
     report = read_json(folder / 'benchmark.json')
@@ -69,7 +64,10 @@ def test_report(
 
 
 def test_a_model_without_rotation_spends_no_time_on_it(
-    benchmark: Main, segmentor: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    benchmark: Main,
+    segmentor: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Nor does PyTorch's profiler print; without a size, it is the test images'."""
     argv = [segmentor, '--rounds', '1', '--modes', 'forward']
@@ -82,7 +80,10 @@ def test_a_model_without_rotation_spends_no_time_on_it(
 
 
 def test_from_a_file_to_results(
-    benchmark: Main, detector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    benchmark: Main,
+    detector: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The picture is decoded and resized in each call, and the model sees images of that size."""
     files = []
@@ -101,9 +102,9 @@ def test_from_a_file_to_results(
 
     monkeypatch.setattr(mmcv, 'imfrombytes', decoded)
     monkeypatch.setattr(RoPEViT, 'forward', seen)
-    options = ['--modes', 'forward', 'end-to-end', '--rounds', '2', '--batch', '2']
-    arguments = ['--sizes', SHAPE, *options, '--work-dir', str(tmp_path)]
-    assert benchmark([detector, *arguments]) == 0
+    arguments = f'--sizes {SHAPE} --rounds 2 --batch 2 --work-dir {tmp_path}'
+    modes = ['--modes', 'forward', 'end-to-end']
+    assert benchmark([detector, *arguments.split(), *modes]) == 0
     rows = read_json(tmp_path / 'benchmark' / 'benchmark.json')['rows']
     assert column(rows, 'mode') == ['forward', 'end-to-end']
     calls = 2 + 1 + 1  # rounds, one to warm up and one under the profiler
@@ -126,7 +127,11 @@ def test_from_a_file_to_results(
     ],
 )
 def test_errors(
-    benchmark: Main, segmentor: str, fails: Fails, arguments: list[str], says: list[str]
+    benchmark: Main,
+    segmentor: str,
+    fails: Fails,
+    arguments: list[str],
+    says: list[str],
 ) -> None:
     fails(benchmark, segmentor, *arguments, says=says)
 

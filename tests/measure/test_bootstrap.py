@@ -49,7 +49,13 @@ def detections(kind: str) -> list[tuple[dict, dict]]:
         guesses = np.concatenate([labels, labels[:2], rng.integers(0, 3, 3)])
         objects = []
         for box, label in zip(corners(true), labels.tolist(), strict=True):
-            objects.append(dict(bbox=box, bbox_label=label, ignore_flag=0))
+            objects.append(
+                dict(
+                    bbox=box,
+                    bbox_label=label,
+                    ignore_flag=0,
+                )
+            )
         objects[4]['ignore_flag'] = 1
         prediction = dict(
             img_id=image + 1,
@@ -61,7 +67,12 @@ def detections(kind: str) -> list[tuple[dict, dict]]:
             for item in objects:
                 item['mask'] = mask_of(item['bbox'])
             prediction['masks'] = list(map(mask_of, corners(found)))
-        truth = dict(width=SIDE, height=SIDE, img_id=image + 1, anns=objects)
+        truth = dict(
+            width=SIDE,
+            height=SIDE,
+            img_id=image + 1,
+            anns=objects,
+        )
         results.append((truth, prediction))
     return results
 
@@ -104,7 +115,8 @@ def repeated(results: Sequence[tuple[dict, dict]], weights: np.ndarray) -> list:
 
 @pytest.mark.parametrize('kind', ['bbox', 'segm'])
 def test_precision_is_that_of_repeated_images(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from pycocotools.cocoeval import COCOeval
 

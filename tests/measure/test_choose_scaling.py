@@ -30,13 +30,30 @@ from rope_dense_command import command
 
 MIXED = dict(type='MixedRoPE')
 AXIAL = dict(type='AxialRoPE')
-TINY = dict(embed_dims=32, depth=2, num_heads=2)
-STAGES = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
+TINY = dict(
+    embed_dims=32,
+    depth=2,
+    num_heads=2,
+)
+STAGES = dict(
+    embed_dims=16,
+    depths=(2, 2),
+    num_heads=(1, 2),
+)
 main = command('choose_scaling')
 
 
 def vit(**settings: object) -> RoPEViT:
-    return RoPEViT(**{**dict(arch=TINY, img_size=64, rope=MIXED), **settings})
+    return RoPEViT(
+        **{
+            **dict(
+                arch=TINY,
+                img_size=64,
+                rope=MIXED,
+            ),
+            **settings,
+        }
+    )
 
 
 def tried(
@@ -50,7 +67,11 @@ def tried(
     """Scaling and window of what is compared with the config's own, of 64 x 64 pixels."""
     model = nn.Module()
     model.backbone = backbone
-    resize = dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio)
+    resize = dict(
+        type='Resize',
+        scale=(64, 64),
+        keep_ratio=keep_ratio,
+    )
     loader = dict(dataset=dict(pipeline=[resize]))
     evaluator = Evaluator(model, Config(dict(model={}, test_dataloader=loader)))
     own, *others = settings_at(evaluator, size, trained, scalings, windows)
@@ -91,12 +112,20 @@ def test_windows_grow_with_the_images() -> None:
 
 def test_a_scaling_of_unchanged_windows_is_not_tried() -> None:
     swin = RoPESwin(
-        STAGES, rope=MIXED, window_size=4, pretrain_window_size=4, out_indices=(1,)
+        STAGES,
+        rope=MIXED,
+        window_size=4,
+        pretrain_window_size=4,
+        out_indices=(1,),
     )
     kinds = ('config', 'linear', 'by_parts')
     assert tried(swin, '128') == list(product(kinds, ('auto', '8x8')))
     nat = RoPENAT(
-        STAGES, rope=AXIAL, kernel_size=3, pretrain_kernel_size=3, out_indices=(1,)
+        STAGES,
+        rope=AXIAL,
+        kernel_size=3,
+        pretrain_kernel_size=3,
+        out_indices=(1,),
     )
     found = tried(nat, '128')  # a kernel is odd
     assert ('config', '7x7') in found
@@ -126,10 +155,13 @@ def weights(segmentor: str, folder: Path) -> str:
 
 
 def test_the_config_of_a_size_gives_the_figures(
-    segmentor: str, weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    segmentor: str,
+    weights: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ['--sizes', '64', '96', '--draws', '100', '--work-dir', str(tmp_path)]
-    assert main([segmentor, weights, *arguments]) == 0
+    arguments = f'--sizes 64 96 --draws 100 --work-dir {tmp_path}'
+    assert main([segmentor, weights, *arguments.split()]) == 0
     content = read_json(tmp_path / 'scaling' / 'choice.json')
     assert (content['metric'], content['images']) == ('mIoU', 2)
     alone, larger = content['sizes']
@@ -165,7 +197,13 @@ def test_the_chosen_settings_are_in_the_config(detector: str) -> None:
     backbone = random_model(written).backbone
     assert backbone.window_size == (3, 4)
     assert backbone.blocks[1].attn.rope.scaling.factor == (1.5, 1.5)
-    nat = dict(type='RoPENAT', arch=STAGES, rope=AXIAL, kernel_size=3, out_indices=[1])
+    nat = dict(
+        type='RoPENAT',
+        arch=STAGES,
+        rope=AXIAL,
+        kernel_size=3,
+        out_indices=[1],
+    )
     config = Config(dict(config._cfg_dict, model=dict(backbone=nat)))
     model = nn.Module()
     model.backbone = MODELS.build(nat)
@@ -174,7 +212,8 @@ def test_the_chosen_settings_are_in_the_config(detector: str) -> None:
 
 
 def test_a_choice_is_judged_on_other_images(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Scores are made up: linear helps the images that choose, not those that judge."""
     tested = []

@@ -23,10 +23,17 @@ class Predictor(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        arch = dict(embed_dims=32, depth=2, num_heads=2)
+        arch = dict(
+            embed_dims=32,
+            depth=2,
+            num_heads=2,
+        )
         windows = dict(window_block_indexes=(0,), window_size=2)
         self.backbone = RoPEViT(
-            arch, in_channels=channels, with_cls_token=False, **windows
+            arch,
+            in_channels=channels,
+            with_cls_token=False,
+            **windows,
         )
         self.up = nn.ConvTranspose2d(32, 8, 2, stride=2)
         self.conv = nn.Conv2d(8, 4, 3, padding=1, groups=2)
@@ -58,7 +65,11 @@ def test_products_of_a_small_model(channels: int) -> None:
 
 def test_rotation_costs_what_the_paper_says() -> None:
     """Heo et al., section 3.3: 1.8 M of ViT-B's 17.6 G, and about 0.01 % of its parameters."""
-    vit = dict(type='RoPEViT', arch='base', final_norm=True)
+    vit = dict(
+        type='RoPEViT',
+        arch='base',
+        final_norm=True,
+    )
     with torch.device('meta'):
         mixed = RoPEClassifier(dict(vit, rope=dict(type='MixedRoPE')), num_classes=1000)
         baseline = RoPEClassifier(dict(vit, rope=None, use_ape=True), num_classes=1000)
@@ -74,13 +85,23 @@ def test_rotation_costs_what_the_paper_says() -> None:
 
 
 @pytest.mark.parametrize(
-    'rope, pairs', [(dict(k_rope=2), 4), (dict(k_rope=4), 2), (None, 0)]
+    'rope, pairs',
+    [(dict(k_rope=2), 4), (dict(k_rope=4), 2), (None, 0)],
 )
 def test_rotations_of_a_part_of_the_channels(rope: dict | None, pairs: int) -> None:
     """In windows with padding too, which rotates nothing."""
     settings = rope and dict(rope, type='LogAxialRoPE')
-    arch = dict(embed_dims=32, depths=(2,), num_heads=(2,))
-    backbone = dict(type='RoPESwin', arch=arch, rope=settings, out_indices=(0,))
+    arch = dict(
+        embed_dims=32,
+        depths=(2,),
+        num_heads=(2,),
+    )
+    backbone = dict(
+        type='RoPESwin',
+        arch=arch,
+        rope=settings,
+        out_indices=(0,),
+    )
     products = count_products(RoPEClassifier(backbone, 3), height=72, width=100)
     # Blocks; queries and keys; tokens; heads.
     assert products.rotations == 2 * 2 * 18 * 25 * 2 * pairs
@@ -93,7 +114,12 @@ def test_products_of_shifted_windows() -> None:
     c = 16
     depths = (2, 2)
     backbone = RoPESwin(
-        dict(embed_dims=c, depths=depths, num_heads=(1, 2)), out_indices=(0, 1)
+        dict(
+            embed_dims=c,
+            depths=depths,
+            num_heads=(1, 2),
+        ),
+        out_indices=(0, 1),
     )
     with (
         FlopCounterMode(display=False) as counter,
@@ -130,7 +156,10 @@ def test_mmengine_can_analyse_a_backbone(backbone: dict) -> None:
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(image)
     report = get_model_complexity_info(
-        model, inputs=(image,), show_table=False, show_arch=False
+        model,
+        inputs=(image,),
+        show_table=False,
+        show_arch=False,
     )
     assert report['params'] == sum(param.numel() for param in model.parameters())
     assert report['flops'] == pytest.approx(counter.get_total_flops() // 2, rel=0.1)

@@ -9,7 +9,8 @@ from rope_dense.measure.results import csv_text
 
 
 @pytest.mark.parametrize(
-    'name', ["=cmd|'/C calc'!A0", '+1', '-1', '@SUM(A1)', '\tx', '\rx\ry\nz']
+    'name',
+    ["=cmd|'/C calc'!A0", '+1', '-1', '@SUM(A1)', '\tx', '\rx\ry\nz'],
 )
 def test_a_formula_is_a_text(name: str) -> None:
     text = csv_text([{name: 0.5, 'label': name}])

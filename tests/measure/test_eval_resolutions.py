@@ -13,7 +13,7 @@ from mmengine.config import Config
 from mmengine.runner import Runner
 
 from helpers.rows import attributes, column, read_json
-from helpers.small_configs import make_data, small_config
+from helpers.small_configs import small_config
 from rope_dense.measure.evaluator import ResolutionLoop
 from rope_dense.measure.plot import curves_of
 from rope_dense.measure.results import read_results
@@ -54,16 +54,6 @@ class Model:
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp('sweeps')
-
-
-@pytest.fixture(scope='module')
-def data(folder: Path) -> Path:
-    return make_data(folder / 'data')
-
-
-@pytest.fixture(scope='module')
 def segmentor(folder: Path, data: Path) -> Model:
     return Model('upernet_vit_rope_mixed', folder, data)
 
@@ -79,7 +69,10 @@ def figures(work_dir: Path) -> dict[tuple[str, str], dict]:
 
 
 def test_figures_are_those_of_single_tests(
-    run: Run, segmentor: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run,
+    segmentor: Model,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     argv = [segmentor.config, segmentor.checkpoint, '--work-dir', tmp_path]
     argv += '--sizes 48 64x80 --slide whole --scaling config linear:2'.split()
@@ -161,7 +154,10 @@ def test_finished_figures_are_kept(
 
 
 def test_a_detector_that_finds_no_box(
-    run: Run, detector: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run,
+    detector: Model,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """C1, S2: mmdet's metric is empty then; earlier versions stored that, and stopped each time."""
     arguments = [detector.config, detector.checkpoint, '--work-dir', tmp_path]
@@ -207,7 +203,10 @@ def test_an_open_factor_is_of_the_training(
 
 
 def test_a_run_is_given_by_its_folder(
-    run: Run, segmentor: Model, tmp_path: Path, tested: list
+    run: Run,
+    segmentor: Model,
+    tmp_path: Path,
+    tested: list,
 ) -> None:
     Config.fromfile(segmentor.config).dump(tmp_path / 'roads.py')
     (tmp_path / 'best_mIoU_iter_2.pth').symlink_to(segmentor.checkpoint)

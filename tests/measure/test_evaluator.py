@@ -22,7 +22,11 @@ from rope_dense.project.contents import at_size, configured_size
 from rope_dense.rope.grid import build_scaling
 from rope_dense.utils.validation import parse_size
 
-TINY = dict(embed_dims=32, depth=2, num_heads=2)
+TINY = dict(
+    embed_dims=32,
+    depth=2,
+    num_heads=2,
+)
 
 
 def test_settings_are_read() -> None:
@@ -30,17 +34,27 @@ def test_settings_are_read() -> None:
     windows = [parse_window(text) for text in ('7', '7x14', 'auto', 'none')]
     assert windows == [7, (7, 14), 'auto', None]
     assert parse_scaling('none') is None
-    scaling = dict(type='linear', factor=(1.5, 2.0), temperature='log')
+    scaling = dict(
+        type='linear',
+        factor=(1.5, 2.0),
+        temperature='log',
+    )
     assert parse_scaling('linear:1.5x2+log') == scaling
     assert parse_scaling('by_parts:2') == dict(
-        type='by_parts', factor=2.0, temperature=None
+        type='by_parts',
+        factor=2.0,
+        temperature=None,
     )
     assert parse_scaling('ntk+yarn') == dict(
-        type='ntk', factor=None, temperature='yarn'
+        type='ntk',
+        factor=None,
+        temperature='yarn',
     )
     assert parse_scaling('ntk:pretrain+yarn') == parse_scaling('ntk+yarn')
     assert parse_scaling('none+log') == dict(
-        type='none', factor=None, temperature='log'
+        type='none',
+        factor=None,
+        temperature='log',
     )
 
 
@@ -81,7 +95,9 @@ def pipeline_config(*steps: dict) -> Config:
     ],
 )
 def test_pipelines_are_resized(
-    step: dict, size: int | tuple, scale: int | tuple
+    step: dict,
+    size: int | tuple,
+    scale: int | tuple,
 ) -> None:
     config = pipeline_config(dict(type='Resize', **step))
     resized = at_size(config, size)
@@ -92,11 +108,18 @@ def test_pipelines_are_resized(
 
 
 def test_the_limit_of_the_longer_side_grows_too() -> None:
-    config = pipeline_config(dict(type='ResizeShortestEdge', scale=640, max_size=2560))
+    config = pipeline_config(
+        dict(
+            type='ResizeShortestEdge',
+            scale=640,
+            max_size=2560,
+        )
+    )
     step = at_size(config, 320).test_dataloader.dataset.dataset.pipeline[1]
     assert (step.scale, step.max_size) == (320, 1280)
     with pytest.raises(
-        ValueError, match='ResizeShortestEdge takes a shorter side only'
+        ValueError,
+        match='ResizeShortestEdge takes a shorter side only',
     ):
         at_size(config, (96, 128))
 
@@ -127,20 +150,33 @@ class Dense(nn.Module):
 def evaluator_of(
     backbone: nn.Module, *, keep_ratio: bool = False, **test_cfg: object
 ) -> Evaluator:
-    config = pipeline_config(dict(type='Resize', scale=(64, 64), keep_ratio=keep_ratio))
+    config = pipeline_config(
+        dict(
+            type='Resize',
+            scale=(64, 64),
+            keep_ratio=keep_ratio,
+        )
+    )
     config.model = dict(test_cfg=test_cfg)
     return Evaluator(Dense(backbone), config)
 
 
 def vit(**options: object) -> RoPEViT:
     settings = dict(
-        img_size=32, patch_size=8, with_cls_token=False, window_block_indexes=(0,)
+        img_size=32,
+        patch_size=8,
+        with_cls_token=False,
+        window_block_indexes=(0,),
     )
     return RoPEViT(TINY, **{**settings, 'window_size': 3, **options})
 
 
 def swin(**options: object) -> RoPESwin:
-    arch = dict(embed_dims=16, depths=(2, 2), num_heads=(1, 2))
+    arch = dict(
+        embed_dims=16,
+        depths=(2, 2),
+        num_heads=(1, 2),
+    )
     return RoPESwin(arch, window_size=4, out_indices=(0, 1), **options)
 
 
@@ -194,7 +230,9 @@ def test_a_setting_is_that_of_a_model_built_with_it() -> None:
     ],
 )
 def test_settings_that_a_model_refuses(
-    backbone: Callable[[], nn.Module], point: Setting, message: str
+    backbone: Callable[[], nn.Module],
+    point: Setting,
+    message: str,
 ) -> None:
     with pytest.raises(ValueError, match=message):
         evaluator_of(backbone()).apply(point)
@@ -212,33 +250,44 @@ def test_settings_that_a_model_refuses(
     ],
 )
 def test_an_open_factor_is_of_the_training(
-    scaling: dict | None, text: str, factors: tuple[float, float]
+    scaling: dict | None,
+    text: str,
+    factors: tuple[float, float],
 ) -> None:
     """S3: the pre-training saw 4 x 4 tokens, the training 8 x 8, and images have 12 x 12 now."""
     evaluator = evaluator_of(vit(rope_scaling=scaling, window_block_indexes=()))
     evaluator.apply(with_factor(evaluator, Setting('96', text), (64, 64)))
     scaled = build_scaling(
-        evaluator.backbone.rope_scaling, evaluator.backbone.pretrain_grid
+        evaluator.backbone.rope_scaling,
+        evaluator.backbone.pretrain_grid,
     )
     assert scaled.factors(12, 12) == pytest.approx(factors)
 
 
 def test_an_open_factor_of_crops_and_windows() -> None:
-    slide = dict(mode='slide', crop_size=(64, 64), stride=(48, 48))
+    slide = dict(
+        mode='slide',
+        crop_size=(64, 64),
+        stride=(48, 48),
+    )
     evaluator = evaluator_of(vit(), **slide)
     for way, factor in (('keep', '1'), ('scale', '2'), ('whole', '2')):
         setting = Setting('128', 'linear', slide=way)
         assert with_factor(evaluator, setting, (64, 64)).scaling == f'linear:{factor}'
     for text in ('none', 'config', 'linear:2', 'linear:pretrain'):
         assert with_factor(evaluator, Setting('128', text), (64, 64)) == Setting(
-            '128', text
+            '128',
+            text,
         )
     setting = Setting(
-        '128', 'linear'
+        '128',
+        'linear',
     )  # a window of as many tokens as in training scales nothing
     assert with_factor(evaluator_of(swin()), setting, (64, 64)) == setting
     windows = with_factor(
-        evaluator_of(vit(), keep_ratio=True), Setting('96x160', 'linear'), (64, 64)
+        evaluator_of(vit(), keep_ratio=True),
+        Setting('96x160', 'linear'),
+        (64, 64),
     )
     assert windows.scaling == 'linear:1.5'
 
@@ -249,14 +298,16 @@ def test_settings_that_a_backbone_has_no_use_for() -> None:
     with pytest.raises(ValueError, match='rope_scaling needs a rotary embedding'):
         baseline.apply(Setting('64', 'linear'))
     with pytest.raises(
-        ValueError, match='--window 2: all blocks of this RoPEViT attend globally'
+        ValueError,
+        match='--window 2: all blocks of this RoPEViT attend globally',
     ):
         evaluator_of(vit(window_block_indexes=())).apply(Setting('64', window='2'))
     other = evaluator_of(nn.Identity())
     other.apply(Setting('64'))
     for point in (Setting('64', 'none'), Setting('64', window='2')):
         with pytest.raises(
-            ValueError, match='the backbone must be one of rope_dense, it is Id'
+            ValueError,
+            match='the backbone must be one of rope_dense, it is Id',
         ):
             other.apply(point)
 
@@ -271,22 +322,31 @@ def test_windows_may_be_longer_either_way_where_proportions_are_kept() -> None:
 
 
 def test_crops_are_kept_or_scaled_or_left_out() -> None:
-    slide = dict(mode='slide', crop_size=(32, 48), stride=(21, 32))
+    slide = dict(
+        mode='slide',
+        crop_size=(32, 48),
+        stride=(21, 32),
+    )
     evaluator = evaluator_of(vit(), **slide)
     evaluator.apply(Setting('128'))
     assert evaluator.model.test_cfg == slide
     evaluator.apply(Setting('128', slide='scale'))
     assert evaluator.model.test_cfg == dict(
-        mode='slide', crop_size=(64, 96), stride=(42, 64)
+        mode='slide',
+        crop_size=(64, 96),
+        stride=(42, 64),
     )
     evaluator.apply(Setting('128x32', slide='scale'))
     assert evaluator.model.test_cfg == dict(
-        mode='slide', crop_size=(64, 24), stride=(42, 16)
+        mode='slide',
+        crop_size=(64, 24),
+        stride=(42, 16),
     )
     evaluator.apply(Setting('128', slide='whole'))
     assert evaluator.model.test_cfg.mode == 'whole'
     with pytest.raises(
-        ValueError, match='--window 5x5: larger than the map, 4 x 6 tokens'
+        ValueError,
+        match='--window 5x5: larger than the map, 4 x 6 tokens',
     ):
         evaluator.apply(
             Setting('128', window='5x5')
@@ -310,6 +370,7 @@ def test_an_image_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = object.__new__(ResolutionLoop)
     loop._runner = Mock(**{'build_dataloader.return_value': loader})
     metrics, seconds = loop.run_on(
-        Config(dict(test_dataloader={}, test_evaluator={})), 'size 64'
+        Config(dict(test_dataloader={}, test_evaluator={})),
+        'size 64',
     )
     assert (metrics, seconds) == (dict(mIoU=1.0), 10)

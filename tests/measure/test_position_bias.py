@@ -69,7 +69,10 @@ def test_an_architecture_with_its_weights(run: Main, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize('has_token', [True, False])
 def test_windows_of_a_detector(
-    run: Main, tmp_path: Path, detector: str, has_token: bool
+    run: Main,
+    tmp_path: Path,
+    detector: str,
+    has_token: bool,
 ) -> None:
     """Both forms of prefix tokens in windows; without prefix tokens and padding no bias at all."""
     option = f'model.backbone.with_cls_token={has_token}'

@@ -18,9 +18,25 @@ def results(label: str, *settings: str) -> dict:
     rows = []
     for scaling in settings:
         for side, value in ((128, 2.0), (64, 1.0), (96, None)):
-            row = dict(size=str(side), height=side, width=2 * side, scaling=scaling)
-            rows.append(row | dict(window='7', slide='keep', metrics=dict(mIoU=value)))
-    return dict(label=label, training_size=(64, 64), rows=rows)
+            row = dict(
+                size=str(side),
+                height=side,
+                width=2 * side,
+                scaling=scaling,
+            )
+            rows.append(
+                row
+                | dict(
+                    window='7',
+                    slide='keep',
+                    metrics=dict(mIoU=value),
+                )
+            )
+    return dict(
+        label=label,
+        training_size=(64, 64),
+        rows=rows,
+    )
 
 
 def test_lines_run_from_small_to_large() -> None:
@@ -33,7 +49,8 @@ def test_lines_run_from_small_to_large() -> None:
 
 
 def test_runs_are_drawn_over_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn = []
     axes = sys.modules['matplotlib.axes'].Axes

@@ -68,7 +68,10 @@ def masks(segmentor: str, tmp_path: Path) -> list[str]:
 
 
 def test_masks_are_named_and_numbered_as_in_the_data_set(
-    test: Main, masks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    test: Main,
+    masks: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / 'tested'
     given = digests(tmp_path / 'data')
@@ -163,7 +166,11 @@ def test_panoptic_files_are_read_back(
     pairs = [(entry, entry) for entry in content['annotations']]
     categories = {x['id']: x for x in content['categories']}
     stat = pq_compute_single_core(
-        0, pairs, f'{out}/panoptic', f'{out}/panoptic', categories
+        0,
+        pairs,
+        f'{out}/panoptic',
+        f'{out}/panoptic',
+        categories,
     )
     mean = stat.pq_average(categories, isthing=None)[0]
     assert (mean['pq'], mean['sq'], mean['rq']) == (1, 1, 1)
@@ -172,7 +179,8 @@ def test_panoptic_files_are_read_back(
     dataset = CocoPanopticDataset(
         ann_file=f'{out}/panoptic.json',
         data_prefix=dict(
-            img=f'{tmp_path}/data/panoptic/val2017/', seg=f'{out}/panoptic/'
+            img=f'{tmp_path}/data/panoptic/val2017/',
+            seg=f'{out}/panoptic/',
         ),
         metainfo=Config.fromfile(config).test_dataloader.dataset.metainfo,
     )

@@ -72,7 +72,8 @@ def test_an_earlier_report_is_replaced_and_no_file_of_the_user_s(
 
 
 def test_on_a_full_disk_the_earlier_report_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written(tmp_path, 'worst_1', 'worst_2')
     before = contents(tmp_path)
@@ -91,7 +92,9 @@ def test_on_a_full_disk_the_earlier_report_stays(
 
 
 def test_a_foreign_page_is_refused_before_the_model_is_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     data = make_data(tmp_path / 'data')
     config = small_config('upernet_vit_rope_mixed', data, tmp_path)
@@ -136,7 +139,15 @@ def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
         matrix = figures.draw_matrix({NAMES[0]: np.eye(6)}, NAMES)
         page.add_figure('matrix', matrix, 'a')
         figure = figures.draw_calibration(
-            {NAMES[0]: [dict(score=0.5, right=0.5, number=3)]}
+            {
+                NAMES[0]: [
+                    dict(
+                        score=0.5,
+                        right=0.5,
+                        number=3,
+                    )
+                ]
+            }
         )
         page.add_figure('curve', figure, NAMES[4])
         grid = [(np.zeros((4, 4, 3), np.uint8), f'1. class\n{name}') for name in NAMES]
@@ -181,7 +192,11 @@ def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
 def test_what_only_one_of_two_runs_has_is_said(tmp_path: Path) -> None:
     figure = dict(AP=0.5, f1=0.5)
     for run, names in (('a', ['mean', 'cat']), ('b', ['mean', 'cat', 'dog'])):
-        about = dict(about=dict(checkpoint=f'{run}.pth'), names=names[1:], settings={})
+        about = dict(
+            about=dict(checkpoint=f'{run}.pth'),
+            names=names[1:],
+            settings={},
+        )
         rows = [{'class': name, **figure} for name in names]
         (tmp_path / run).mkdir()
         (tmp_path / run / 'report.json').write_text(
@@ -200,17 +215,27 @@ def test_what_only_one_of_two_runs_has_is_said(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_scene_is_read_as_its_tiles_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a file that only GDAL reads: no more than the part."""
     rasterio = pytest.importorskip('rasterio')
     pixels = np.random.default_rng(0).integers(256, size=(3, 96, 128), dtype=np.uint8)
     path = tmp_path / 'a.tif'
-    settings = dict(width=128, height=96, count=3, dtype='uint8')
+    settings = dict(
+        width=128,
+        height=96,
+        count=3,
+        dtype='uint8',
+    )
     settings |= dict(compress='zstd', photometric='RGB')
     with rasterio.open(path, 'w', **settings) as file:
         file.write(pixels)
-    dataset = dict(type='TiledDataset', tile=64, copies=str(tmp_path / 'copies'))
+    dataset = dict(
+        type='TiledDataset',
+        tile=64,
+        copies=str(tmp_path / 'copies'),
+    )
     dataset['pipeline'] = [dict(type='LoadImageFromFile')]
     read = picture_reader(Config(dict(test_dataloader=dict(dataset=dataset))))
     sizes = []

@@ -99,7 +99,11 @@ def make_run(name: str, data: Path, folder: Path) -> Path:
     checkpoint = dict(state_dict=random_model(cfg).state_dict())
     torch.save(checkpoint, folder / 'best_mAP_iter_2.pth')
     record = dict(
-        file='best_mAP_iter_2.pth', metric='mAP', value=0.25, iteration=2, epoch=1
+        file='best_mAP_iter_2.pth',
+        metric='mAP',
+        value=0.25,
+        iteration=2,
+        epoch=1,
     )
     (folder / 'best_checkpoint.json').write_text(json.dumps(record))
     log = folder / '20260101' / 'vis_data' / 'scalars.json'
@@ -121,14 +125,11 @@ def write_log(folder: Path, first: str, last: str) -> None:
     (folder / f'{folder.name}.log').write_text('\n'.join(lines))
 
 
-@pytest.fixture(scope='module')
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory.mktemp('shapes') / 'data')
-
-
 @pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'upernet_vit_rope_mixed'])
 def test_report_of_a_run_and_two_side_by_side(
-    name: str, data: Path, tmp_path: Path
+    name: str,
+    data: Path,
+    tmp_path: Path,
 ) -> None:
     folder = make_run(name, data, tmp_path / 'run')
     assert run(folder, '--device', 'cpu') == 0
@@ -164,7 +165,13 @@ def test_report_of_a_run_and_two_side_by_side(
         for name, value in row.items():
             assert value in (0, None) or not name.endswith(', change')
     assert len(both['classes'][0]) <= 10
-    assert both['settings'] == [dict(setting='randomness.seed', run='0', other='7')]
+    assert both['settings'] == [
+        dict(
+            setting='randomness.seed',
+            run='0',
+            other='7',
+        )
+    ]
 
 
 def as_pngs(data: Path, bits: int) -> Path:
@@ -181,7 +188,9 @@ def as_pngs(data: Path, bits: int) -> Path:
 
 @pytest.mark.parametrize('name', ['dino_vitdet_rope_mixed', 'upernet_vit_rope_mixed'])
 def test_images_of_12_bits_look_like_those_of_8(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Plots take most of the time.
     monkeypatch.setattr(Page, 'add_figure', lambda *args: None)
@@ -225,7 +234,13 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
         record = Report(about=dict(config='a & b'), names=[], settings={})
         page = Page(results, 'made <title>', record)
         add_matches(
-            page, pictures, matches, ['cat', 'dog'], colours, masks, read_picture
+            page,
+            pictures,
+            matches,
+            ['cat', 'dog'],
+            colours,
+            masks,
+            read_picture,
         )
         page.write()
     check_page(tmp_path / 'out')
@@ -293,8 +308,20 @@ def test_calibration_of_known_scores() -> None:
     scores = np.array([0.95, 0.95, 0.15])
     right = np.array([True, False, False])
     low, high = score_ranges(Outcomes(np.ones(3, int), scores, right))
-    assert low == pytest.approx(dict(number=1, score=0.15, right=0))
-    assert high == pytest.approx(dict(number=2, score=0.95, right=0.5))
+    assert low == pytest.approx(
+        dict(
+            number=1,
+            score=0.15,
+            right=0,
+        )
+    )
+    assert high == pytest.approx(
+        dict(
+            number=2,
+            score=0.95,
+            right=0.5,
+        )
+    )
 
 
 def test_iou_on_boundaries_and_inside() -> None:
@@ -392,7 +419,11 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
     write_log(test, '2026/01/09 08:00:00', '2026/01/09 20:00:00')
     (folder / 'iter_8.pth').touch()
     (folder / 'last_checkpoint').write_text('iter_8.pth')
-    cfg = dict(work_dir=str(folder), model=dict(type='DEIM'), default_scope='mmdet')
+    cfg = dict(
+        work_dir=str(folder),
+        model=dict(type='DEIM'),
+        default_scope='mmdet',
+    )
     cfg = Config(cfg)
     assert result_text(cfg).splitlines() == [
         'last       mIoU 30.500, iteration 5',
@@ -402,7 +433,11 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
         f"           rope-dense report '{folder}'",
     ]
     record = dict(
-        file='best_mIoU_iter_4.pth', metric='mIoU', value=41.2, iteration=4, epoch=2
+        file='best_mIoU_iter_4.pth',
+        metric='mIoU',
+        value=41.2,
+        iteration=4,
+        epoch=2,
     )
     (folder / 'best_checkpoint.json').write_text(json.dumps(record))
     assert result_text(cfg).splitlines()[:2] == [
@@ -412,11 +447,16 @@ def test_a_training_ends_with_its_figures_and_the_next_commands(tmp_path: Path) 
 
 
 def test_training_is_reported_unless_switched_off(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     cfg = Config(dict(work_dir=str(tmp_path)))
     report_training(cfg)  # not of configs/own
-    cfg.own = dict(task='detection', data_root='data', report=False)
+    cfg.own = dict(
+        task='detection',
+        data_root='data',
+        report=False,
+    )
     report_training(cfg)
     assert not capsys.readouterr().out
     cfg.own.report = True

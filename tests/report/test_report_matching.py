@@ -99,7 +99,8 @@ OTHER = [60, 60, 9, 9]
     ],
 )
 def test_cost_of_each_kind_beside_a_right_prediction(
-    errors: list, expected: dict
+    errors: list,
+    expected: dict,
 ) -> None:
     """At half of the recalls, precision is 0 or, with a wrong prediction before, 2/3."""
     truth = annotations([(OBJECT, 1), (OTHER, 1)])
@@ -149,7 +150,12 @@ def test_best_threshold_is_the_score_with_the_best_f1() -> None:
     found = annotations([(OBJECT, 1, 0.9), (other, 1, 0.7), (nothing, 1, 0.4)])
     outcomes, counts = fix_errors(match(truth, found))
     best = best_threshold(outcomes, counts[1])
-    assert best == dict(threshold=0.7, f1=1.0, precision=1.0, recall=1.0)
+    assert best == dict(
+        threshold=0.7,
+        f1=1.0,
+        precision=1.0,
+        recall=1.0,
+    )
 
 
 @pytest.mark.parametrize('masks', [False, True], ids=['boxes', 'masks'])
@@ -190,9 +196,20 @@ def test_ap_is_coco_s(seed: int, masks: bool) -> None:
 def coco_s(truth: list[dict], predictions: list[dict], masks: bool) -> np.ndarray:
     """AP by size and AP50 of each class, by pycocotools."""
     coco = COCO()
-    images = [dict(id=image, width=200, height=200) for image in range(8)]
+    images = [
+        dict(
+            id=image,
+            width=200,
+            height=200,
+        )
+        for image in range(8)
+    ]
     classes = [dict(id=number, name=str(number)) for number in (1, 2, 3)]
-    coco.dataset = dict(images=images, annotations=truth, categories=classes)
+    coco.dataset = dict(
+        images=images,
+        annotations=truth,
+        categories=classes,
+    )
     coco.createIndex()
     results = coco.loadRes(copy.deepcopy(predictions))
     evaluation = COCOeval(coco, results, 'segm' if masks else 'bbox')

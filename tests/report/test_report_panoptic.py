@@ -87,7 +87,11 @@ def test_files_have_the_quality_of_the_predictions(seed: int, tmp_path: Path) ->
         write_ids(ids, tmp_path / f'{name}.png')
         np.testing.assert_array_equal(read_ids(tmp_path / f'{name}.png'), ids)
         entry = dict(
-            file_name='a.jpg', height=24, width=32, png=f'{name}.png', segments=segments
+            file_name='a.jpg',
+            height=24,
+            width=32,
+            png=f'{name}.png',
+            segments=segments,
         )
         colours = [(0, 0, 9)] * CLASSES
         content = panoptic_content([entry], 'abcde', colours, THINGS, CATEGORY_IDS)
@@ -101,7 +105,11 @@ def test_files_have_the_quality_of_the_predictions(seed: int, tmp_path: Path) ->
         np.testing.assert_allclose([x.iou, x.tp, x.fp, x.fn], counts, atol=1e-12)
     assert expected[:, 1].any()
     assert expected[:, 2:].any()
-    parts = {None: expected, True: expected[:THINGS], False: expected[THINGS:]}
+    parts = {
+        None: expected,
+        True: expected[:THINGS],
+        False: expected[THINGS:],
+    }
     for is_thing, part in parts.items():
         mean = stat.pq_average(categories, isthing=is_thing)[0]
         row = quality_row('', part)
@@ -131,7 +139,11 @@ def shifted(path: Path) -> DetDataSample:
     pixels[-9:] = 7
     if png.stem.endswith('2'):
         pixels[:] = 7  # nothing is found
-    about = dict(img_path=str(path), img_id=int(png.stem), ori_shape=(64, 96))
+    about = dict(
+        img_path=str(path),
+        img_id=int(png.stem),
+        ori_shape=(64, 96),
+    )
     sample = DetDataSample(metainfo=about)
     sample.pred_panoptic_seg = PixelData(sem_seg=torch.from_numpy(pixels)[None])
     sample.gt_sem_seg = PixelData(sem_seg=torch.from_numpy(last * 6))
@@ -139,7 +151,8 @@ def shifted(path: Path) -> DetDataSample:
 
 
 def test_a_report_has_the_figures_of_the_test(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config, weights = small_panoptic(tmp_path)
     pictures = sorted(tmp_path.glob('data/panoptic/val2017/*.jpg'))

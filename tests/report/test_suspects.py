@@ -95,7 +95,9 @@ def made_painter(path: str, *classes: str) -> Painter:
 
 
 def written_rows(
-    folder: Path, painter: Painter, suspects: list[Suspect]
+    folder: Path,
+    painter: Painter,
+    suspects: list[Suspect],
 ) -> list[list[str]]:
     with Results(folder, 'report') as results:
         page = Page(results, 'made', Report(about={}, names=[], settings={}))
@@ -180,7 +182,8 @@ def test_crops_read_no_more_than_they_show() -> None:
 
 
 @pytest.mark.parametrize(
-    'box, right', [(OBJECT, True), ([3000, 1000, 20, 20], True), (OBJECT, False)]
+    'box, right',
+    [(OBJECT, True), ([3000, 1000, 20, 20], True), (OBJECT, False)],
 )
 def test_of_a_scene_a_part_with_objects_is_drawn(box: list[float], right: bool) -> None:
     """With an error, if there is one."""
