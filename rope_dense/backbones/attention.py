@@ -124,9 +124,8 @@ class Attention(AttentionLayers):
         qkv = self.qkv(x).unflatten(-1, (3, self.num_heads, -1))  # [B, N, 3, h, D]
         if self.q_norm is not None:
             qkv = self.normalized(qkv)
-        return self.proj(
-            self.norm(self.attend_tokens(x, qkv, grid, plan, mask))
-        )  # [B, N, C]
+        # [B, N, C]
+        return self.proj(self.norm(self.attend_tokens(x, qkv, grid, plan, mask)))
 
     def normalized(self, qkv: Tensor) -> Tensor:
         """Normalise queries and keys: [..., 3, h, D] to the same."""
@@ -157,9 +156,8 @@ class Attention(AttentionLayers):
             if rotary is not None and (rotary.angles.ndim == 4 or not plan.contiguous):
                 rotary = rotary_in_windows(rotary, plan)
         q, k, v = rotate(qkv, rotary, self.num_prefix_tokens)  # [B or w, h, m, D]
-        out = self.attend(
-            x, q, k, v, softmax_scale(q, rotary), grid, plan, mask
-        )  # [B or w, m, C]
+        # [B or w, m, C]
+        out = self.attend(x, q, k, v, softmax_scale(q, rotary), grid, plan, mask)
         return out if plan is None else plan.unpartition(out)  # [B, N, C]
 
     def attend(
@@ -251,17 +249,12 @@ class GlobalPrefixAttention(Attention):
         rotary = None if self.rope is None else self.rope(x, grid)
         qkv = rotate_packed(qkv, rotary, self.num_prefix_tokens)
         scale = softmax_scale(qkv, rotary)
-        prefix, tokens = (
-            qkv[:, : self.num_prefix_tokens],
-            qkv[:, self.num_prefix_tokens :],
-        )
-        queries, others = (
-            plan.partition(tokens[:, :, 0]),
-            plan.partition(tokens[:, :, 1:]),
-        )
-        shared = prefix[:, :, 1:].repeat(
-            plan.num_windows, 1, 1, 1, 1
-        )  # [w, R, 2, h, D]
+        prefix = qkv[:, : self.num_prefix_tokens]
+        tokens = qkv[:, self.num_prefix_tokens :]
+        queries = plan.partition(tokens[:, :, 0])
+        others = plan.partition(tokens[:, :, 1:])
+        # [w, R, 2, h, D]
+        shared = prefix[:, :, 1:].repeat(plan.num_windows, 1, 1, 1, 1)
         keys_values = torch.cat([shared, others], 1)  # [w, m, 2, h, D]
         windows = attend_packed(queries, keys_values, scale, plan)  # [w, n, C]
         prefix = attend_packed(prefix[:, :, 0], qkv[:, :, 1:], scale, None)  # [B, R, C]

@@ -93,9 +93,8 @@ class Backbone(BaseModule):
         elif pretrained is not None:
             init_cfg = dict(type='Pretrained', checkpoint=pretrained)
         super().__init__(init_cfg)
-        pretrained_settings(
-            init_cfg
-        )  # so that a bad config fails here, not when training begins
+        # So that a bad config fails here, not when training begins.
+        pretrained_settings(init_cfg)
 
     @property
     @abstractmethod
@@ -187,9 +186,8 @@ class Backbone(BaseModule):
         """
         torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
         torch._dynamo.config.specialize_float = True
-        if torch.__version__.startswith(
-            '2.11.'
-        ):  # its analysis fails: pytorch/pytorch#181793
+        # Its analysis fails: pytorch/pytorch#181793.
+        if torch.__version__.startswith('2.11.'):
             torch._inductor.config.triton.coalesce_tiling_analysis = False
         shape_config.use_duck_shape = False
         self.has_compiled_blocks = True
@@ -285,9 +283,9 @@ def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
 
 def backbone_of(model: nn.Module) -> Backbone:
     """The backbone of a model, which may be one; ValueError if it is none of this package."""
-    backbone = (
-        model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
-    )
+    if isinstance(model, Backbone):
+        return model
+    backbone = getattr(model, 'backbone', None)
     if not isinstance(backbone, Backbone):
         raise ValueError(
             f'the backbone must be one of rope_dense, it is {type(backbone).__name__}'
@@ -297,9 +295,7 @@ def backbone_of(model: nn.Module) -> Backbone:
 
 def image_channels(model: nn.Module) -> int:
     """Channels of a model's images; 3 where the backbone is of another package."""
-    backbone = (
-        model if isinstance(model, Backbone) else getattr(model, 'backbone', None)
-    )
+    backbone = getattr(model, 'backbone', model)
     return backbone.patch_embed.in_channels if isinstance(backbone, Backbone) else 3
 
 

@@ -118,9 +118,8 @@ class ConvPatchEmbed(PatchEmbed):
         self.proj = nn.Conv2d(channels[-1], embed_dims, 3, stride=2, padding=1)
 
     def project(self, image: Tensor) -> Tensor:
-        return self.proj(
-            self.convs(image)
-        )  # they round sides up themselves: no padding here
+        # They round sides up themselves: no padding here.
+        return self.proj(self.convs(image))
 
 
 class PositionConv(nn.Conv2d):
@@ -290,9 +289,8 @@ def resize_aligned(table: Tensor, grid: Size, new_grid: Size) -> Tensor:
 def resize_axis(x: Tensor, dim: int, new: int) -> Tensor:
     """Interpolate linearly along an axis to ``new`` entries, the first and last on the ends."""
     old, step = x.shape[dim], larger(new - 1, 1)
-    places = torch.arange(new, device=x.device) * (
-        old - 1
-    )  # in entries, times step: exact
+    # In entries, times step: exact.
+    places = torch.arange(new, device=x.device) * (old - 1)
     first = places // step
     second = (first + 1).clamp(max=old - 1)
     share = ((places - first * step) / step).view(-1, *[1] * (x.ndim - dim - 1))

@@ -38,9 +38,8 @@ class LoRA(nn.Module):
         self.scale = alpha / rank
         self.down = nn.Parameter(linear.weight.new_empty(rank, linear.in_features))
         self.up = nn.Parameter(linear.weight.new_zeros(linear.out_features, rank))
-        nn.init.kaiming_uniform_(
-            self.down, a=math.sqrt(5)
-        )  # as PyTorch's linear layers
+        # As PyTorch's linear layers.
+        nn.init.kaiming_uniform_(self.down, a=math.sqrt(5))
         self.handle = linear.register_forward_hook(self.add_to)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -78,9 +78,8 @@ class NeighbourAttention(AttentionLayers):
             rotary = self.rope(x, plan.grid, padded)
             if rotary.angles.ndim == 4:  # of each image
                 rotary = replace(rotary, angles=plan.pad(rotary.angles))
-        qkv = self.qkv(plan.pad(x)).unflatten(
-            -1, (3, self.num_heads, -1)
-        )  # [B, N', 3, h, D]
+        # [B, N', 3, h, D]
+        qkv = self.qkv(plan.pad(x)).unflatten(-1, (3, self.num_heads, -1))
         scale = softmax_scale(qkv, rotary)
         qkv = rotate_packed(qkv, rotary).unflatten(1, plan.padded)
         if self.is_fused(qkv):
@@ -230,13 +229,11 @@ class NeighbourPlan:
             self.columns.queries.shape,
         )
         x = tiles.unflatten(2, (height, width)).unflatten(1, (batch, heads))
-        x = x.unflatten(0, (rows, columns)).permute(
-            2, 0, 4, 1, 5, 3, 6
-        )  # [B, ., ., ., ., h, D]
+        # [B, ., ., ., ., h, D]
+        x = x.unflatten(0, (rows, columns)).permute(2, 0, 4, 1, 5, 3, 6)
         row, row_place = self.rows.tile[:, None], self.rows.place[:, None]
-        x = x[
-            :, row, row_place, self.columns.tile, self.columns.place
-        ]  # [B, H, W, h, D]
+        # [B, H, W, h, D]
+        x = x[:, row, row_place, self.columns.tile, self.columns.place]
         return x.flatten(3).flatten(1, 2)
 
     def bias(self, table: Tensor) -> Tensor:
@@ -326,9 +323,8 @@ def axis_tiles(
     tile = arange(dilation * tiles)[:, None]
     group = tile // tiles  # [t, 1]
     size = (padded - group + dilation - 1) // dilation  # [t, 1] tokens of the group
-    first = (
-        tile - group * tiles
-    ) * num_queries  # not %, of which ONNX has none by a size
+    # Not %, of which ONNX has none by a size.
+    first = (tile - group * tiles) * num_queries
     query = first + arange(num_queries)  # [t, n], position in the group
     start = torch.minimum((query - kernel // 2).clip(0), size - kernel)  # [t, n]
     key = start[:, :1] + arange(num_keys)  # [t, m]
@@ -351,9 +347,8 @@ def split_tiles(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     Images and heads are one axis, so that the mask of a tile is the same along it.
     """
     x = x.index_select(1, rows.flatten()).index_select(2, columns.flatten())
-    x = x.unflatten(2, columns.shape).unflatten(
-        1, rows.shape
-    )  # [B, ., n, ., n, s, h, D]
+    # [B, ., n, ., n, s, h, D]
+    x = x.unflatten(2, columns.shape).unflatten(1, rows.shape)
     x = x.permute(5, 1, 3, 0, 6, 2, 4, 7).contiguous()  # [s, ., ., B, h, n, n, D]
     return x.flatten(5, 6).flatten(3, 4).flatten(1, 2)
 

@@ -132,9 +132,8 @@ class LocalPositionAttention(Attention):
         """See ``Attention.attend_tokens``."""
         before = qkv.shape[1] - grid[0] * grid[1]
         values = qkv[:, before:, 2].permute(0, 2, 3, 1)  # [B, h, D, H W]
-        local = self.local(values.flatten(0, 1).unflatten(2, grid)).flatten(
-            2
-        )  # [B h, D, H W]
+        # [B h, D, H W]
+        local = self.local(values.flatten(0, 1).unflatten(2, grid)).flatten(2)
         local = local.unflatten(0, (-1, self.num_heads)).permute(0, 3, 1, 2).flatten(2)
         return super().attend_tokens(x, qkv, grid, plan, mask) + F.pad(
             local, (0, 0, before, 0)
@@ -233,8 +232,7 @@ class RelativePrefixAttention(Attention):
         out = softmax_attention(
             q, k, F.pad(v, (0, channels)), None, scale, plan, masks[1]
         )
-        out = out.unflatten(-1, (heads, -1))[..., :channels].flatten(
-            2
-        )  # [B or w, n, C]
+        # [B or w, n, C]
+        out = out.unflatten(-1, (heads, -1))[..., :channels].flatten(2)
         out = torch.cat([prefix, out], 1)  # [B or w, m, C]
         return out if plan is None else plan.unpartition(out)  # [B, N, C]

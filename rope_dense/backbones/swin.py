@@ -212,7 +212,6 @@ class PatchMerging(nn.Module):
         grid = (height + 1) // 2, (width + 1) // 2
         x = pad_bottom_right(x, 1, 2 * grid[0] - height, 2 * grid[1] - width)
         x = x.view(x.shape[0], grid[0], 2, grid[1], 2, x.shape[-1])
-        x = (
-            x.permute(0, 1, 3, 4, 2, 5).flatten(3).flatten(1, 2)
-        )  # [B, H / 2 W / 2, 4 C]
+        # [B, H / 2 W / 2, 4 C]
+        x = x.permute(0, 1, 3, 4, 2, 5).flatten(3).flatten(1, 2)
         return self.reduction(self.norm(x)), grid

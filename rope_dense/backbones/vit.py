@@ -123,11 +123,9 @@ class RoPEViT(Backbone):
     ) -> None:
         super().__init__(init_cfg, pretrained)
         self.arch = vit_arch = find_arch(ViTArch, self.ARCHS, arch, settings)
-        channels, depth, norm_cfg = (
-            vit_arch.embed_dims,
-            vit_arch.depth,
-            vit_arch.norm_cfg,
-        )
+        channels = vit_arch.embed_dims
+        depth = vit_arch.depth
+        norm_cfg = vit_arch.norm_cfg
         window_block_indexes = vit_arch.window_block_indexes
         self.window_blocks = checked_indexes(
             'window_block_indexes', window_block_indexes, depth
@@ -144,11 +142,9 @@ class RoPEViT(Backbone):
             raise ValueError(
                 "output_prefix='all' needs with_cls_token=True or num_registers"
             )
-        self.mask_padding, self.with_cp, self.output_prefix = (
-            mask_padding,
-            with_cp,
-            output_prefix,
-        )
+        self.mask_padding = mask_padding
+        self.with_cp = with_cp
+        self.output_prefix = output_prefix
         self.num_prefix_tokens = vit_arch.num_prefix_tokens
         self.final_norm, self.window_prefix = vit_arch.final_norm, window_prefix
         self.global_prefix = (
@@ -162,32 +158,26 @@ class RoPEViT(Backbone):
         # Of each block, whether prefix tokens are copied into windows before it, and whether the
         # mean of the copies replaces them after it: windows keep theirs between two window blocks.
         windowed = [index in self.window_blocks for index in range(-1, depth + 1)]
+        steps = zip(windowed, windowed[1:], windowed[2:], strict=False)
         self.prefix_copies = [
-            (now and not before, now and not after)
-            for before, now, after in zip(
-                windowed, windowed[1:], windowed[2:], strict=False
-            )
+            (now and not before, now and not after) for before, now, after in steps
         ]
 
-        self.patch_embed = build_stem(
-            vit_arch, checked_integer('in_channels', in_channels, 1)
-        )
+        checked_integer('in_channels', in_channels, 1)
+        self.patch_embed = build_stem(vit_arch, in_channels)
+        rows, columns = vit_arch.grid
         embeddings = {  # tokens of each
             'cls_token': int(vit_arch.with_cls_token),
             'reg_token': vit_arch.num_registers,
-            'pos_embed': vit_arch.grid[0] * vit_arch.grid[1]
-            if vit_arch.learned_ape
-            else 0,
+            'pos_embed': rows * columns if vit_arch.learned_ape else 0,
         }
         for name, number in embeddings.items():
-            embedding = (
-                nn.Parameter(torch.zeros(1, number, channels)) if number else None
-            )
-            self.register_parameter(name, embedding)
+            values = torch.zeros(1, number, channels)
+            self.register_parameter(name, nn.Parameter(values) if number else None)
         self.sine_embed = build_sine_embed(vit_arch)
-        self.norm_pre = (
-            build_norm(norm_cfg, channels) if vit_arch.pre_norm else nn.Identity()
-        )
+        self.norm_pre: nn.Module = nn.Identity()
+        if vit_arch.pre_norm:
+            self.norm_pre = build_norm(norm_cfg, channels)
         self.blocks = build_blocks(
             vit_arch, self.window_blocks, self.global_prefix, drop_path_rate
         )
@@ -234,10 +224,10 @@ class RoPEViT(Backbone):
         Prefix tokens come first. Tokens are normalised as ``final_norm`` says.
         """
         tokens, grid = self.block_tokens(image, self.out_indices)
-        outs = zip(tokens, self.out_norms.values(), strict=True)
-        return [
-            x if name is None else self.get_submodule(name)(x) for x, name in outs
-        ], grid
+        outs = []
+        for x, name in zip(tokens, self.out_norms.values(), strict=True):
+            outs.append(x if name is None else self.get_submodule(name)(x))
+        return outs, grid
 
     def block_tokens(
         self, image: Tensor, indices: Sequence[int]
@@ -250,26 +240,18 @@ class RoPEViT(Backbone):
                 last of them do not run.
         """
         x, grid = self.embed(image)  # [B, N, C]
-        plan = (
-            self.plan_windows(x.shape[0], grid, x.device)
-            if self.window_blocks
-            else None
-        )
+        plan = None
+        if self.window_blocks:
+            plan = self.plan_windows(x.shape[0], grid, x.device)
         outs = [x] if -1 in indices else []
-        for index, (copies_before, mean_after) in enumerate(
-            self.prefix_copies[: max(indices) + 1]
-        ):
-            block, windows = (
-                self.blocks[index],
-                plan if index in self.window_blocks else None,
-            )
+        copies = self.prefix_copies[: max(indices) + 1]
+        for index, (copies_before, mean_after) in enumerate(copies):
+            block = self.blocks[index]
+            windows = plan if index in self.window_blocks else None
             if windows is not None and copies_before:
                 x = windows.copy_prefix(x)
-            x = (
-                recompute(block, x, grid, windows)
-                if self.with_cp
-                else block(x, grid, windows)
-            )
+            inputs = (x, grid, windows)
+            x = recompute(block, *inputs) if self.with_cp else block(*inputs)
             out = x
             if windows is not None and (mean_after or index in indices):
                 out = windows.mean_prefix(x)
@@ -285,13 +267,12 @@ class RoPEViT(Backbone):
             x = x + ADAPTED[self.arch.use_ape](self.pos_embed, self.pretrain_grid, grid)
         if self.sine_embed is not None:
             x = x + self.sine_embed(grid, x.device).to(x.dtype)
-        prefix = [
-            token for token in (self.cls_token, self.reg_token) if token is not None
-        ]
+        prefix = []
+        for token in (self.cls_token, self.reg_token):
+            if token is not None:
+                prefix.append(token.expand(x.shape[0], -1, -1))
         if prefix:
-            x = torch.cat(
-                [*(token.expand(x.shape[0], -1, -1) for token in prefix), x], 1
-            )
+            x = torch.cat([*prefix, x], 1)
         return self.norm_pre(x), grid
 
     def plan_windows(

@@ -152,9 +152,8 @@ class Gather(torch.autograd.Function):
         ctx.save_for_backward(index, places, inverse, inverse_places)
         out = x.index_select(0, index)
         if places is not None and fill is None:
-            out.index_fill_(
-                0, places, 0.0
-            )  # assigned, a number would be uploaded to a GPU
+            # Assigned, a number would be uploaded to a GPU.
+            out.index_fill_(0, places, 0.0)
         elif places is not None and fill is not None:
             out[places] = fill
         return out
@@ -202,9 +201,8 @@ def window_plan(
         batch, grid, (height, width), window_size, (0, 0), device
     )
     if num_copies:
-        copies = number * num_copies + torch.arange(
-            num_copies, device=device
-        )  # [w, num_copies]
+        # [w, num_copies]
+        copies = number * num_copies + torch.arange(num_copies, device=device)
         token = torch.where(token < 0, token, token + rows * columns * num_copies)
         token = torch.cat([copies, token], 1)  # [w, num_copies + n]
     mask = None
@@ -259,9 +257,8 @@ def shifted_plan(
         num_unmasked = 0 if masks_all else (rows - 1) * (columns - 1) * batch
         region = torch.where(token < 0, -1, region) if mask_padding else region
         region = region[num_unmasked:]
-        mask = (region[:, :, None] == region[:, None])[
-            :, None
-        ]  # [w - num_unmasked, 1, n, n]
+        # [w - num_unmasked, 1, n, n]
+        mask = (region[:, :, None] == region[:, None])[:, None]
     shape = batch, grid[0] * grid[1]
     return WindowPlan(
         window_size=window_size,
@@ -297,9 +294,8 @@ def split_windows(
     height, width = window_size
     rows, columns = padded[0] // height, padded[1] // width
     token = torch.arange(grid[0] * grid[1], device=device).view(grid)  # [H, W]
-    token = F.pad(
-        token, (0, padded[1] - grid[1], 0, padded[0] - grid[0]), value=-1
-    )  # [H', W']
+    # [H', W']
+    token = F.pad(token, (0, padded[1] - grid[1], 0, padded[0] - grid[0]), value=-1)
     moved = [
         torch.arange(n, device=device) < by for n, by in zip(padded, shift, strict=True)
     ]
@@ -369,9 +365,8 @@ def fitting_side(size: Any, reference: int) -> Any:
     From half to twice ``reference``, so that a prime size does not end in windows of one token.
     """
     least = max(1, reference // 2)
-    if isinstance(
-        size, Tensor
-    ):  # torch.jit.trace keeps what Python computes as a constant
+    # torch.jit.trace keeps what Python computes as a constant.
+    if isinstance(size, Tensor):
         sides = torch.arange(1, 2 * reference + 1)
         cost = -size % sides * 2 * reference + (sides - reference).abs()
         return (

@@ -18,7 +18,7 @@ from .errors import CheckpointError
 from .incompatible import IncompatibleKeys, compare_weights
 from .keys import StateDict
 from .publishers.dinov3 import PERIODS
-from .tables import check_grid, find_grid, has_entries_like, resize_table, table_grid
+from .tables import find_grid, has_entries_like, resize_table, table_grid
 
 # Parts that a configuration may leave out.
 OPTIONAL = re.compile(r'cls_token|norm\d*\.(weight|bias)')
@@ -109,7 +109,8 @@ def resize_tables(
 ) -> None:
     """Resize the position tables of adapted weights, in place."""
     expected, tables = model.state_dict(), model.position_tables()
-    check_grid(grid, tables)
+    if grid is not None and not tables:
+        raise CheckpointError(f'grid={grid}: the model has no position tables')
     for key, new in tables.items():
         if key not in adapted or not has_entries_like(adapted[key], expected[key]):
             continue

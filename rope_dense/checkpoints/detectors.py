@@ -123,7 +123,7 @@ def convert_detector(contents: dict, name: str) -> dict:
     return dict(state_dict=with_prefix(BACKBONE, backbone) | others)
 
 
-def read_eomt(checkpoint: str, base: str | None = None) -> tuple[StateDict, StateDict]:
+def read_eomt(checkpoint: str, base: str | None) -> tuple[StateDict, StateDict]:
     """The weights of a published EoMT or PMT: of its backbone, and of the queries beside it.
 
     Args:

@@ -21,15 +21,14 @@ def keys_text(keys: Iterable[object], most: int = MAX_KEYS) -> str:
     groups = defaultdict(list)
     for key in map(short_key, keys):
         groups[re.sub(r'(?<=\.)\d+(?=\.)', '*', key)].append(key)
-    names = []
+    names: list[str] = []
     rest = 0
     for group, members in groups.items():
         if len(names) == most:
             rest += len(members)
         else:
-            names.append(
-                members[0] if len(members) == 1 else f'{group} ({len(members)} times)'
-            )
+            is_one = len(members) == 1
+            names.append(members[0] if is_one else f'{group} ({len(members)} times)')
     text = ', '.join(names)
     return f'{text} and {rest:,} more' if rest else text
 

@@ -5,12 +5,12 @@ from mmengine.registry import WEIGHT_INITIALIZERS
 
 from ..backbones.base import Backbone
 from ..utils.sizes import Size
-from .adapting import LoadReport, adapt, check_reference, find_incompatible
+from .adapting import adapt, check_reference, find_incompatible
 from .channels import Channels, channels_advice_text, rgb_keys
 from .errors import CheckpointError, keys_text
 from .fetch import Location, fetch
 from .incompatible import likeness_text, shapes
-from .keys import Layout, StateDict, new_keys
+from .keys import StateDict, new_keys
 from .publishers import OURS, find_layout
 from .read import read_checkpoint
 from .weights import select_weights
@@ -83,7 +83,10 @@ def load_weights(
     grid: Size | None = None,
     channels: Channels | None = None,
 ) -> None:
-    """``load_pretrained`` of weights that have been read from ``checkpoint``."""
+    """``load_pretrained`` of weights that have been read from ``checkpoint``.
+
+    One line of the log says what was loaded, dropped, resized, and has its initial value.
+    """
     if are_ours(weights, model):
         layout = OURS
     else:
@@ -112,7 +115,14 @@ def load_weights(
         )
     model.load_state_dict(adapted)
     report.dropped[:0] = [key for key in weights if not new_keys(key, layout.keys)]
-    log_loading(model, checkpoint, layout, len(adapted) - len(report.new), report)
+    number = len(adapted) - len(report.new)
+    parts = [
+        f'{type(model).__name__}: {number} tensors from {checkpoint} ({layout.name})'
+    ]
+    for action, keys in vars(report).items():
+        if keys:
+            parts.append(f'{action} {keys_text(keys)}')
+    print_log('; '.join(parts), logger='current')
 
 
 def read_weights(
@@ -137,20 +147,3 @@ def are_ours(weights: StateDict, model: Backbone) -> bool:
     for key in rgb_keys(model, ours):
         given[key] = expected[key]
     return given == expected
-
-
-def log_loading(
-    model: Backbone,
-    checkpoint: str,
-    layout: Layout,
-    num_tensors: int,
-    report: LoadReport,
-) -> None:
-    """Log one line: what was loaded, dropped, resized, and has its initial value."""
-    parts = [
-        f'{type(model).__name__}: {num_tensors} tensors from {checkpoint} ({layout.name})'
-    ]
-    for action, keys in vars(report).items():
-        if keys:
-            parts.append(f'{action} {keys_text(keys)}')
-    print_log('; '.join(parts), logger='current')

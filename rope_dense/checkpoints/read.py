@@ -38,8 +38,8 @@ def history_statistic(owner: type, name: str) -> Callable:
 
 RECONSTRUCT = np.zeros(1).__reduce__()[0]
 SCALAR = np.float64(0).__reduce__()[0]
-KINDS = ('AllInteger', 'AllFloat', 'Datetime')
-DTYPES = ''.join(np.typecodes[kind] for kind in KINDS) + '?SU'
+NUMBERS = np.typecodes['AllInteger'] + np.typecodes['AllFloat']
+DTYPES = NUMBERS + np.typecodes['Datetime'] + '?SU'
 # Beside tensors and plain Python values: what training scripts save with the weights. A pair is a
 # class or function and the name that stands for it in a file.
 ALLOWED: list[Any] = [
@@ -153,6 +153,7 @@ def check_tuples(pickled: bytes | IO[bytes], name: str) -> None:
 
 INDEX = '.index.json'  # of a checkpoint in several files: which file has which weight
 
+Weights = dict[str, Tensor]
 FileState = tuple[int, int, int, int]
 _verified: set[FileState] = set()  # files whose checksums were right
 _read_ahead: dict[FileState, dict] = {}  # contents for the next reading of a file
@@ -288,7 +289,7 @@ def check_checksum(path: str, name: str) -> None:
     _verified.add(state)
 
 
-def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
+def read_safetensors(path: str, name: str) -> Weights:
     """The contents of a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -301,14 +302,14 @@ def read_safetensors(path: str, name: str) -> dict[str, Tensor]:
         ) from error
 
 
-def read_parts(path: str, name: str) -> dict[str, Tensor]:
+def read_parts(path: str, name: str) -> Weights:
     """The weights of all files that an index names, which are beside it.
 
     Raises:
         CheckpointError: the files do not have exactly the weights that the index says.
     """
     folder, index = os.path.dirname(path), read_index(path, name)
-    contents: dict[str, Tensor] = {}
+    contents: Weights = {}
     for file in sorted(set(index.values())):
         part = read_checkpoint(os.path.join(folder, file), f'{name}: {file}')
         strangers = [key for key in part if index.get(key) != file]

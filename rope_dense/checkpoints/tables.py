@@ -5,7 +5,6 @@ of H x W tokens, or (2 H - 1) (2 W - 1) offsets within a window of H x W tokens.
 """
 
 import math
-from collections.abc import Mapping
 from itertools import count
 
 from torch import Tensor
@@ -92,12 +91,6 @@ def has_entries_like(table: Tensor, expected: Tensor) -> bool:
         and table.ndim == expected.ndim
         and table.shape[-1] == expected.shape[-1]
     )
-
-
-def check_grid(grid: Size | None, tables: Mapping[str, Size]) -> None:
-    """Raise CheckpointError if a grid is given to a model without position tables."""
-    if grid is not None and not tables:
-        raise CheckpointError(f'grid={grid}: the model has no position tables')
 
 
 def resize_table(table: Tensor, old: Size, new: Size) -> Tensor:

@@ -16,12 +16,12 @@ from mmengine.hooks import CheckpointHook, EarlyStoppingHook, EMAHook, Hook
 from mmengine.logging import print_log
 from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
-from mmengine.runner import CheckpointLoader, FlexibleRunner, Runner
+from mmengine.runner import CheckpointLoader, Runner
 
 from ..utils.disk import BEST, LAST, TRAINING
 from ..utils.results import Results
 from ..utils.validation import checked_integer
-from .train_loop import EVALUATED, epoch_length
+from .train_loop import EVALUATED, AnyRunner, epoch_length
 
 
 @HOOKS.register_module()
@@ -55,7 +55,7 @@ class AtomicCheckpointHook(CheckpointHook):
         if len(self.save_best or ()) > 1:
             raise ValueError(f'save_best={self.save_best}: give one metric')
 
-    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+    def before_train(self, runner: AnyRunner) -> None:
         if '://' in str(self.out_dir):
             raise ValueError(
                 f'out_dir={self.out_dir}: AtomicCheckpointHook writes to folders only'
@@ -81,9 +81,7 @@ class AtomicCheckpointHook(CheckpointHook):
                     self.lists.note(path, path)
             self.results = Results(self.out_dir, TRAINING)  # perhaps on another disk
 
-    def after_val_epoch(
-        self, runner: Runner | FlexibleRunner, metrics: dict[str, float]
-    ) -> None:
+    def after_val_epoch(self, runner: AnyRunner, metrics: dict[str, float]) -> None:
         """Save the best checkpoint, and take results without a meaning out of `metrics`.
 
         So ``EarlyStoppingHook``, which comes later, does not see them either.
@@ -103,13 +101,13 @@ class AtomicCheckpointHook(CheckpointHook):
                 'label to compare with, so no best checkpoint is chosen; look at val_dataloader'
             )
 
-    def after_val(self, runner: Runner | FlexibleRunner) -> None:
+    def after_val(self, runner: AnyRunner) -> None:
         step = runner.epoch if self.by_epoch else runner.iter
         if self.has(step):  # hooks have put the results into the message hub
             meta = dict(epoch=runner.epoch, iter=runner.iter)
             self._save_checkpoint_with_step(runner, step, meta)
 
-    def save(self, runner: Runner | FlexibleRunner, iteration: int) -> None:
+    def save(self, runner: AnyRunner, iteration: int) -> None:
         """Write the checkpoint of any iteration, unless it is there."""
         if iteration and not self.by_epoch and not self.has(iteration):
             runner.logger.info(f'Saving checkpoint at {iteration} iterations')
@@ -121,7 +119,7 @@ class AtomicCheckpointHook(CheckpointHook):
         return Path(self.last_ckpt or '').name == self.filename_tmpl.format(step)
 
     def _save_best_checkpoint(
-        self, runner: Runner | FlexibleRunner, metrics: dict[str, float | None]
+        self, runner: AnyRunner, metrics: dict[str, float | None]
     ) -> None:
         if not self.save_best:
             return
@@ -158,7 +156,7 @@ class AtomicCheckpointHook(CheckpointHook):
         runner.logger.info(text)
 
     def _save_checkpoint_with_step(
-        self, runner: Runner | FlexibleRunner, step: int, meta: dict
+        self, runner: AnyRunner, step: int, meta: dict
     ) -> None:
         path = Path(self.out_dir, self.filename_tmpl.format(step))
         outdated = self._register(runner, step)
@@ -174,9 +172,7 @@ class AtomicCheckpointHook(CheckpointHook):
             for old in outdated:
                 self.results.remove(Path(self.out_dir, self.filename_tmpl.format(old)))
 
-    def write(
-        self, runner: Runner | FlexibleRunner, path: Path, meta: dict, **options: Any
-    ) -> None:
+    def write(self, runner: AnyRunner, path: Path, meta: dict, **options: Any) -> None:
         """Write a checkpoint, which is complete or absent; see mmengine's ``save_checkpoint``."""
         self.position = dict(meta)
         self.written = time.monotonic()
@@ -188,13 +184,11 @@ class AtomicCheckpointHook(CheckpointHook):
             runner.save_checkpoint(folder, partial.name, meta=meta, **options)
         self.position = {}
 
-    def before_save_checkpoint(
-        self, runner: Runner | FlexibleRunner, checkpoint: dict
-    ) -> None:
+    def before_save_checkpoint(self, runner: AnyRunner, checkpoint: dict) -> None:
         # FlexibleRunner adds one after a validation.
         checkpoint['meta'].update(self.position)
 
-    def _register(self, runner: Runner | FlexibleRunner, step: int) -> list[int]:
+    def _register(self, runner: AnyRunner, step: int) -> list[int]:
         """Add a step to the kept ones; return the steps whose checkpoints it replaces."""
         if self.max_keep_ckpts <= 0:
             return []
@@ -270,7 +264,7 @@ STATE = 'early_stopping'  # a key of mmengine's message hub, which checkpoints c
 class ResumableEarlyStoppingHook(EarlyStoppingHook):
     """mmengine's EarlyStoppingHook, whose count and best score are in the checkpoints."""
 
-    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+    def before_train(self, runner: AnyRunner) -> None:
         state = runner.message_hub.get_info(STATE, {})
         if state.get('monitor') == self.monitor:
             self.wait_count = state['wait_count']
@@ -281,9 +275,7 @@ class ResumableEarlyStoppingHook(EarlyStoppingHook):
                 f'resume: stopped after {self.wait_count} evaluations, as before'
             )
 
-    def after_val_epoch(
-        self, runner: Runner | FlexibleRunner, metrics: dict[str, float]
-    ) -> None:
+    def after_val_epoch(self, runner: AnyRunner, metrics: dict[str, float]) -> None:
         super().after_val_epoch(runner, metrics)
         state = dict(
             wait_count=self.wait_count,

@@ -10,10 +10,12 @@ import torch
 from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
-from mmengine.runner import FlexibleRunner, Runner
+from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+
+from .train_loop import AnyRunner
 
 
 class RunError(Exception):
@@ -47,7 +49,7 @@ class DivergenceHook(Hook):
         self.bad = ''  # what is not finite in this iteration
         self.last = ''  # and was in the last such
 
-    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+    def before_train(self, runner: AnyRunner) -> None:
         optimizer = getattr(runner.optim_wrapper, 'optimizer', None)
         if optimizer:
             optimizer.register_step_pre_hook(partial(self.leave_out, runner))
@@ -99,7 +101,7 @@ class DivergenceHook(Hook):
             if not all_finite(checkpoint.get(key, {})):
                 raise RunError(self.explain(runner))
 
-    def explain(self, runner: Runner | FlexibleRunner, what: str = 'weights') -> str:
+    def explain(self, runner: AnyRunner, what: str = 'weights') -> str:
         """The numbers that are not finite and the way out, in one line."""
         fact = f'the {what} are not finite after iteration {self.done}'
         if self.since is not None:
@@ -118,7 +120,7 @@ class DivergenceHook(Hook):
         return f'{fact}: lower {name}={settings.optimizer.lr}{other}; {saved}'
 
 
-def divergence_message(runner: Runner | FlexibleRunner, error: Exception) -> str | None:
+def divergence_message(runner: AnyRunner, error: Exception) -> str | None:
     """The message of a training that diverged before an error ended it; None for others."""
     for hook in runner.hooks:
         if isinstance(hook, DivergenceHook) and hook.done:
@@ -129,7 +131,7 @@ def divergence_message(runner: Runner | FlexibleRunner, error: Exception) -> str
     return None
 
 
-def weights_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
+def weights_of(runner: AnyRunner) -> dict[str, Any]:
     """The weights of the model; in a sharded training, the share of this process."""
     model = runner.model.module if is_model_wrapper(runner.model) else runner.model
     return model.state_dict()

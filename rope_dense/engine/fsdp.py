@@ -92,10 +92,11 @@ def gather_state(state: Any) -> Any:
 
 def shard_like(value: object, like: Tensor | None) -> object:
     """A whole tensor sharded like ``like``, if that is a DTensor of its shape; else the value."""
-    are_tensors = isinstance(like, DTensor) and isinstance(value, Tensor)
-    if are_tensors and value.shape == like.shape:
-        return distribute_tensor(value, like.device_mesh, like.placements)
-    return value
+    if not isinstance(like, DTensor) or not isinstance(value, Tensor):
+        return value
+    if value.shape != like.shape:
+        return value
+    return distribute_tensor(value, like.device_mesh, like.placements)
 
 
 def shard_backbone(backbone: Backbone, **fully_shard_arguments: Any) -> None:

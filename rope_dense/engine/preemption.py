@@ -13,11 +13,12 @@ import torch
 from mmengine.dist import all_reduce, barrier
 from mmengine.hooks import EMAHook, Hook
 from mmengine.registry import HOOKS
-from mmengine.runner import FlexibleRunner, Runner
+from mmengine.runner import Runner
 from torch.utils.data import DataLoader
 
 from ..utils.process import end_with_parent
 from .checkpoint_hook import AtomicCheckpointHook
+from .train_loop import AnyRunner
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 SAVE = 1  # a request for a checkpoint alone, less than any of the signals
@@ -70,7 +71,7 @@ class PreemptionHook(Hook):
         os.write(2, HINT % again)
         self.noted = number
 
-    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+    def before_train(self, runner: AnyRunner) -> None:
         self.obey(runner, runner.iter)
 
     after_val = before_train
@@ -80,7 +81,7 @@ class PreemptionHook(Hook):
     ) -> None:
         self.obey(runner, runner.iter + 1)
 
-    def before_val_epoch(self, runner: Runner | FlexibleRunner) -> None:
+    def before_val_epoch(self, runner: AnyRunner) -> None:
         self.common = agree_on(len(runner.val_dataloader), 'min')
 
     def after_val_iter(
@@ -90,9 +91,7 @@ class PreemptionHook(Hook):
         if agrees and batch_idx < self.common:
             self.obey(runner, runner.iter, evaluates=True)
 
-    def obey(
-        self, runner: Runner | FlexibleRunner, iteration: int, evaluates: bool = False
-    ) -> None:
+    def obey(self, runner: AnyRunner, iteration: int, evaluates: bool = False) -> None:
         """Save, and end the training, if a process has been asked to."""
         request = self.noted
         savers = []

@@ -81,8 +81,8 @@ def figures_table_text(metrics: Mapping[str, object]) -> str:
         names |= dict.fromkeys(row, '')
     table = [['', *names]]
     for kind, row in rows.items():
-        cells = names | row
-        table.append([kind, *cells.values()])
+        figures = names | row
+        table.append([kind, *figures.values()])
     lines = []
     for cells in table:
         line = ''.join(f'{cell:>10}' for cell in cells)

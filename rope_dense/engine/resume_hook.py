@@ -11,12 +11,11 @@ from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.optim import _ParamScheduler
 from mmengine.registry import HOOKS
-from mmengine.runner import FlexibleRunner, Runner
 
 from ..utils.configs import values_in
 from .checkpoint_hook import STATE as EARLY_STOPPING
 from .divergence import RunError
-from .train_loop import EVALUATED
+from .train_loop import EVALUATED, AnyRunner
 
 SHOWN = 4  # changed settings in a line
 FACTS = 'training'  # a key of mmengine's message hub, which checkpoints contain
@@ -46,12 +45,10 @@ class ResumeHook(Hook):
             checkpoint is behind the end.
     """
 
-    def before_train(self, runner: Runner | FlexibleRunner) -> None:
+    def before_train(self, runner: AnyRunner) -> None:
         runner.message_hub.update_info(FACTS, facts_of(runner))
 
-    def after_load_checkpoint(
-        self, runner: Runner | FlexibleRunner, checkpoint: dict
-    ) -> None:
+    def after_load_checkpoint(self, runner: AnyRunner, checkpoint: dict) -> None:
         if runner._resume:
             check_same_training(runner, checkpoint)
             earlier = checkpoint['meta'].get('cfg') or ''
@@ -64,31 +61,27 @@ class ResumeHook(Hook):
             follow_config(runner, checkpoint)
 
 
-def facts_of(runner: Runner | FlexibleRunner) -> dict[str, Any]:
+def facts_of(runner: AnyRunner) -> dict[str, Any]:
     """Facts that a resumed run shares with the run of its checkpoint; labels may differ."""
     # One of mmengine's, which have a length.
     dataset: Any = runner.train_dataloader.dataset
+    own = (runner.cfg.get('own_files') or {}).get('val') or {}
     return dict(
         images=len(dataset),
         batch_size=runner.cfg.train_dataloader.get('batch_size', 1),
         processes=runner.world_size,
         optimizer=type(runner.optim_wrapper.optimizer).__name__,
-        labels=labels_name(runner),
+        # The name of the canonical files of own data, which changes with the labels; '' for others.
+        labels=Path(own.get('ann_file') or '').parent.name,
     )
 
 
-def labels_name(runner: Runner | FlexibleRunner) -> str:
-    """The name of the canonical files of own data, which changes with the labels; '' for others."""
-    files = (runner.cfg.get('own_files') or {}).get('val') or {}
-    return Path(files.get('ann_file') or '').parent.name
-
-
-def start_anew_text(runner: Runner | FlexibleRunner) -> str:
+def start_anew_text(runner: AnyRunner) -> str:
     """The other thing to do where a run cannot be resumed."""
     return f'for a new run from its weights, give load_from (--load-from) {runner.cfg.load_from}'
 
 
-def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
+def check_same_training(runner: AnyRunner, checkpoint: dict) -> None:
     """Compare a run with ``facts_of`` its checkpoint, if there; RunError if they differ."""
     info = checkpoint['message_hub']['runtime_info']
     new = facts_of(runner)
@@ -123,7 +116,7 @@ def check_same_training(runner: Runner | FlexibleRunner, checkpoint: dict) -> No
         )
 
 
-def follow_config(runner: Runner | FlexibleRunner, checkpoint: dict) -> None:
+def follow_config(runner: AnyRunner, checkpoint: dict) -> None:
     """Give a checkpoint the schedulers and optimizer settings of a run where they differ."""
     groups = runner.optim_wrapper.param_groups
     saved = list(checkpoint['optimizer']['param_groups'])
@@ -159,7 +152,7 @@ def without_progress(state: dict) -> dict:
     return {key: value for key, value in state.items() if key not in PROGRESS}
 
 
-def changed_schedule(runner: Runner | FlexibleRunner, checkpoint: dict) -> list[str]:
+def changed_schedule(runner: AnyRunner, checkpoint: dict) -> list[str]:
     """Differences of the schedule from the checkpoint's: nothing, or one text."""
     new = [each.state_dict() for each in runner.param_schedulers or []]
     old = checkpoint.get('param_schedulers') or []

@@ -25,6 +25,7 @@ from .divergence import DivergenceHook
 from .preemption import PreemptionHook, QuietLoader, start_worker
 from .progress_hook import ProgressHook, ShortLogProcessor
 from .resume_hook import ResumeHook
+from .train_loop import AnyRunner
 
 # Warnings about mmengine's own calls, which no user can mend.
 NOISE = ('"FileClient" will be deprecated', '"HardDiskBackend" is the alias')
@@ -167,7 +168,7 @@ def nested_datasets(dataset: Any) -> Iterator[Any]:
 KINDS = dict(Runner=Runner, FlexibleRunner=FlexibleRunner)
 
 
-def build_runner(cfg: Config, trains: bool = False) -> Runner | FlexibleRunner:
+def build_runner(cfg: Config, trains: bool = False) -> AnyRunner:
     """The Runner of a config, with ``ToolRunner``'s methods if it is one of mmengine's two."""
     name = cfg.get('runner_type', 'Runner')
     if name in KINDS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import count, islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from mmengine.runner import FlexibleRunner, IterBasedTrainLoop, Runner
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+AnyRunner: TypeAlias = Runner | FlexibleRunner  # of mmengine
 EVALUATED = 'evaluated'  # in mmengine's message hub: the last validated iteration
 
 
@@ -38,7 +39,7 @@ class ResumableTrainLoop(IterBasedTrainLoop):
 
     def __init__(
         self,
-        runner: Runner | FlexibleRunner,
+        runner: AnyRunner,
         dataloader: DataLoader | dict,
         max_iters: int,
         val_begin: int = 1,

@@ -1,14 +1,11 @@
-"""Anchors of a dense head: the best of each map, and their boxes.
+"""Anchors of dense heads, and RoIAlign and non-maximum suppression as operators.
 
-Letters: B images, A anchors of a place, C classes, H x W places of a map, n candidates.
+``torch.export`` keeps these operators whole. ONNX has both (RoiAlign, NonMaxSuppression), plain
+torch has neither. ``translations`` writes them; a .pt2 file would need this package to run. Checked
+in tests/export/test_export_rcnn.py against mmcv.
 
-RoIAlign and non-maximum suppression as operators that ``torch.export`` keeps whole.
-
-ONNX has both (RoiAlign, NonMaxSuppression), plain torch has neither. ``translations`` writes them;
-a .pt2 file would need this package to run. Checked in tests/export/test_export_rcnn.py against
-mmcv.
-
-Letters: R regions of all images, C channels, S x S places of a region, N boxes, G groups of boxes.
+Letters: B images, A anchors of a place, C classes or channels, H x W places of a map, n candidates;
+R regions of all images, S x S places of a region, N boxes, G groups of boxes.
 """
 
 from __future__ import annotations
@@ -21,6 +18,8 @@ import torch.nn.functional as F
 from mmdet.models.dense_heads.anchor_head import AnchorHead
 from mmdet.models.task_modules import AnchorGenerator, DeltaXYWHBBoxCoder
 from torch import Tensor, nn
+
+from ..utils.sizes import ImageSize
 
 BOUND = abs(math.log(16 / 1000))  # of delta2bbox
 
@@ -40,30 +39,32 @@ class AnchorCandidates(nn.Module):
     def __init__(self, head: AnchorHead, number: int, threshold: float) -> None:
         super().__init__()
         check_anchors(head)
-        self.number, self.threshold = number, threshold
-        self.num_scores, self.coder = head.cls_out_channels, head.bbox_coder
+        self.number = number
+        self.threshold = threshold
+        self.num_scores = head.cls_out_channels
+        self.coder = head.bbox_coder
         self.strides = head.prior_generator.strides
         for level, anchors in enumerate(head.prior_generator.base_anchors):
             self.register_buffer(f'anchors{level}', anchors.float())  # [A, 4]
 
-    @property
-    def coarsest(self) -> int:
-        return max(max(stride) for stride in self.strides)
+    def enough(self, size: ImageSize) -> ImageSize:
+        """A size that is enlarged to two places of the coarsest map, (height, width)."""
+        least = 2 * max(max(stride) for stride in self.strides)
+        height, width = size
+        return max(height, least), max(width, least)
 
     def forward(self, level: int, logits: Tensor, deltas: Tensor) -> tuple[Tensor, ...]:
         """The best of a map [B, A C, H, W]: scores [B, n], boxes [B, n, 4] and classes [B, n]."""
         height, width = logits.shape[2:]
         scores = logits.permute(0, 2, 3, 1).flatten(1).sigmoid()  # [B, H W A C]
-        scores, index = top_scores(scores * (scores > self.threshold), self.number)
+        scores = scores * (scores > self.threshold)
+        scores, index = top_scores(scores, self.number)
         anchors = self.anchors(level, height, width)  # [H W A, 4]
         place = index // self.num_scores
         deltas = deltas.permute(0, 2, 3, 1).reshape(logits.shape[0], -1, 4)
         deltas = deltas.gather(1, place[..., None].expand(-1, -1, 4))
-        return (
-            scores,
-            decode_boxes(self.coder, anchors[place], deltas),
-            index % self.num_scores,
-        )
+        boxes = decode_boxes(self.coder, anchors[place], deltas)
+        return scores, boxes, index % self.num_scores
 
     def anchors(self, level: int, height: int, width: int) -> Tensor:
         """The anchors (left, top, right, bottom) of a map, row by row: [H W A, 4]."""
@@ -71,9 +72,8 @@ class AnchorCandidates(nn.Module):
         across, down = self.strides[level]
         x = torch.arange(width, device=anchors.device).float() * across
         y = torch.arange(height, device=anchors.device).float() * down
-        shift = torch.stack(
-            torch.broadcast_tensors(x[None, :], y[:, None]), -1
-        )  # [H, W, 2]
+        both = torch.broadcast_tensors(x[None, :], y[:, None])
+        shift = torch.stack(both, -1)  # [H, W, 2]
         return (shift.repeat(1, 1, 2)[:, :, None] + anchors).flatten(0, 2)
 
 
@@ -98,17 +98,18 @@ def decode_boxes(coder: DeltaXYWHBBoxCoder, boxes: Tensor, deltas: Tensor) -> Te
 
 def clip_boxes(boxes: Tensor, height: int, width: int) -> Tensor:
     """Boxes [..., 4] cut at the border of the image."""
-    x, y = boxes[..., 0::2].clamp(0, width), boxes[..., 1::2].clamp(0, height)
+    x = boxes[..., 0::2].clamp(0, width)
+    y = boxes[..., 1::2].clamp(0, height)
     return torch.stack([x, y], -1).flatten(-2)
 
 
 def check_anchors(head: AnchorHead) -> None:
     """Raise ValueError for a head with other anchors, coder or scores than mmdet's usual ones."""
     check_coder(head.bbox_coder)
-    given, expected = head.prior_generator, AnchorGenerator
-    if type(given) is not expected:
+    kind = type(head.prior_generator)
+    if kind is not AnchorGenerator:
         raise ValueError(
-            f'prior_generator must be {expected.__name__}, it is {type(given).__name__}'
+            f'prior_generator must be AnchorGenerator, it is {kind.__name__}'
         )
     if not head.use_sigmoid_cls or not head.test_cfg.get('nms_pre', -1) > 0:
         raise ValueError(
@@ -167,7 +168,8 @@ def suppress(boxes: Tensor, scores: Tensor, threshold: float) -> Tensor:
     for group, values in enumerate(scores):
         index = values.nonzero()[:, 0]
         if len(index):
-            index = index[nms(boxes[group, index], values[index], threshold)[1]]
+            _, order = nms(boxes[group, index], values[index], threshold)
+            index = index[order]
             kept[group, index] = values[index]
     return kept
 

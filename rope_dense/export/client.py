@@ -35,22 +35,19 @@ class Resize(NamedTuple):
         """(height, width) of an image after it, in whole numbers: programs differ in others."""
         if not self.keep_ratio:
             return self.scale[1], self.scale[0]
-        limits = [*zip(sorted(self.scale), sorted((height, width)), strict=True)]
-        rows, columns = (
-            max(
-                self.shortest,
-                min((2 * side * limit + of) // (2 * of) for limit, of in limits),
-            )
-            for side in (height, width)
-        )
-        return rows, columns
+        sides = sorted((height, width))
+        limits = list(zip(sorted(self.scale), sides, strict=True))
+        size = []
+        for side in (height, width):
+            fitted = [(2 * side * limit + of) // (2 * of) for limit, of in limits]
+            size.append(max(self.shortest, min(fitted)))
+        return size[0], size[1]
 
     def __call__(self, image: Tensor) -> Tensor:
         """Images [B, C, H, W], uint8 or float32, to float32."""
         size = self.size(*image.shape[2:])
-        return F.interpolate(
-            image.float(), size, mode='bilinear', antialias=self.antialias
-        )
+        image = image.float()
+        return F.interpolate(image, size, mode='bilinear', antialias=self.antialias)
 
 
 class Frame(NamedTuple):
@@ -68,11 +65,9 @@ class Frame(NamedTuple):
 
     def maps(self, maps: Tensor) -> Tensor:
         """Maps [B, C, H, W] on the pixels of the model, to pixels of the input; bilinear."""
-        return (
-            maps
-            if self.input is self.size
-            else F.interpolate(maps, self.input, mode='bilinear')
-        )
+        if self.input is self.size:
+            return maps
+        return F.interpolate(maps, self.input, mode='bilinear')
 
 
 def sizes_like(x: Tensor, size: Size) -> Tensor:

@@ -27,11 +27,14 @@ def compare_file(path: Path, model: nn.Module, metadata: dict) -> Iterator[str]:
     if path.suffix == '.onnx' and metadata['backbone_dtype'] == 'bf16':
         yield 'Not compared with the model: ONNX Runtime has no bfloat16 on a CPU'
         return
-    graph, programs, wrong = graph_for(model, metadata), runners(path), set()
+    graph = graph_for(model, metadata)
+    programs = runners(path)
+    wrong = set()
     if not programs:
         yield 'Not compared with the model: onnxruntime is not installed'
     for shape in input_shapes(graph, metadata) if programs else ():
-        image, found = graph.example(*shape), {}
+        image = graph.example(*shape)
+        found = {}
         with torch.no_grad():
             expected = graph(image)
         for name, run in programs.items():
@@ -67,16 +70,17 @@ def largest_difference(
     graph: Graph, actual: Sequence[Tensor], expected: Sequence[Tensor]
 ) -> float:
     """The largest difference of two outputs, relative to the largest number of the output."""
-    found = dict(zip(graph.outputs, zip(actual, expected, strict=True), strict=True))
-    detections = [
-        zip(*map(found.pop, names), strict=True) for names in graph.detections
-    ]
-    others = [
-        relative_difference(*pair)
-        for name, pair in found.items()
-        if not name.endswith('labels')
-    ]
-    return max([*others, *(detected_difference(*pair) for pair in detections)])
+    pairs = zip(actual, expected, strict=True)
+    found = dict(zip(graph.outputs, pairs, strict=True))
+    detected = []
+    for names in graph.detections:
+        both = zip(*map(found.pop, names), strict=True)
+        detected.append(detected_difference(*both))
+    others = []
+    for name, pair in found.items():
+        if not name.endswith('labels'):
+            others.append(relative_difference(*pair))
+    return max(others + detected)
 
 
 def detected_difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
@@ -84,10 +88,8 @@ def detected_difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) ->
 
     The others may have changed places.
     """
-    (scores, boxes, labels, *_), (wanted, wanted_boxes, wanted_labels, *_) = (
-        actual,
-        expected,
-    )
+    scores, boxes, labels, *_ = actual
+    wanted, wanted_boxes, wanted_labels, *_ = expected
     difference = relative_difference(scores, wanted)
     apart = wanted.diff(dim=1).abs() > max(1e-4, 4 * difference)
     first = torch.ones_like(wanted[:, :1], dtype=torch.bool)
@@ -103,23 +105,16 @@ def relative_difference(actual: Tensor, expected: Tensor) -> float:
         return torch.inf
     if not expected.numel():
         return 0.0
-    return float((actual - expected).abs().max()) / (float(expected.abs().max()) or 1.0)
-
-
-def program_of(path: Path) -> Runner:
-    """A file in ONNX Runtime, with all its optimisations, or in PyTorch, loaded once."""
-    return next(iter(runners(path).values()))
+    largest = float(expected.abs().max())
+    return float((actual - expected).abs().max()) / (largest or 1.0)
 
 
 def runners(path: Path) -> dict[str, Runner]:
     """The programs here that run a file on a CPU, by name; they load it when called."""
     if path.suffix == '.pt2':
         module = torch.export.load(path).module()
-        return {
-            f'PyTorch {torch.__version__}': lambda image: [
-                x.detach() for x in module(image)
-            ]
-        }
+        name = f'PyTorch {torch.__version__}'
+        return {name: lambda image: [x.detach() for x in module(image)]}
     found: dict[str, Runner] = {}
     if find_spec('onnxruntime'):
         import onnxruntime

@@ -32,9 +32,11 @@ class MMCVDeformableAttention(nn.Module):
         super().__init__()
         if not attention.batch_first:
             raise ValueError('MultiScaleDeformableAttention must have batch_first=True')
-        self.num_heads, self.num_levels = attention.num_heads, attention.num_levels
+        self.num_heads = attention.num_heads
+        self.num_levels = attention.num_levels
         self.num_points = attention.num_points
-        self.value_proj, self.output_proj = attention.value_proj, attention.output_proj
+        self.value_proj = attention.value_proj
+        self.output_proj = attention.output_proj
         self.sampling_offsets = attention.sampling_offsets
         self.attention_weights = attention.attention_weights
 
@@ -64,38 +66,34 @@ class MMCVDeformableAttention(nn.Module):
         value = query if value is None else value
         identity = query if identity is None else identity
         query = query if query_pos is None else query + query_pos
-        heads = (self.num_heads, self.num_levels, self.num_points)
-        offsets = self.sampling_offsets(query).unflatten(
-            -1, (*heads, 2)
-        )  # [B, Q, h, L, P, 2]
-        weights = (
-            self.attention_weights(query)
-            .unflatten(-1, (self.num_heads, -1))
-            .softmax(-1)
-        )
+        shape = (self.num_heads, self.num_levels, self.num_points, 2)
+        # [B, Q, h, L, P, 2]
+        offsets = self.sampling_offsets(query).unflatten(-1, shape)
+        weights = self.attention_weights(query)
+        weights = weights.unflatten(-1, (self.num_heads, -1)).softmax(-1)
         centres = reference_points[:, :, None, :, None]  # [B, Q, 1, L, 1, 2 or 4]
         if reference_points.shape[-1] == 2:
             sizes = torch.stack([sizes_like(offsets, size) for size in spatial_shapes])
             places = centres + offsets / sizes[:, None]
         else:
-            places = (
-                centres[..., :2] + offsets / self.num_points * centres[..., 2:] * 0.5
-            )
+            sides = centres[..., 2:]
+            places = centres[..., :2] + offsets / self.num_points * sides * 0.5
         value = self.value_proj(value)
         if key_padding_mask is not None:
             value = value.masked_fill(key_padding_mask[..., None], 0)
         value = value.unflatten(-1, (self.num_heads, -1))  # [B, N, h, D]
         value = value.permute(0, 2, 3, 1).flatten(0, 1)  # [B h, D, N]
-        parts = zip(split_maps(value, spatial_shapes), spatial_shapes, strict=True)
-        maps = [part.unflatten(2, size) for part, size in parts]
+        maps = split_maps(value, spatial_shapes)
         points = (2 * places - 1).flatten(3, 4)
         out = sample_maps(maps, points, [self.num_points] * self.num_levels, weights)
         return self.output_proj(out) + identity
 
 
-def split_maps(tokens: Tensor, sizes: Sequence[Size]) -> tuple[Tensor, ...]:
-    """Tokens [..., N] of all maps, split by map."""
-    return tokens.split([height * width for height, width in sizes], -1)
+def split_maps(tokens: Tensor, sizes: Sequence[Size]) -> list[Tensor]:
+    """Tokens [B, C, N] of all maps as maps [B, C, H, W]."""
+    lengths = [height * width for height, width in sizes]
+    parts = zip(tokens.split(lengths, -1), sizes, strict=True)
+    return [part.unflatten(2, size) for part, size in parts]
 
 
 def position_encoding(
@@ -111,9 +109,8 @@ def position_encoding(
     """
     if padding is None:
         padding = x.new_zeros(x.shape[2:], dtype=torch.bool)
-    return flatten_map(
-        encoding(padding.expand(x.shape[0], -1, -1)) + level[:, None, None]
-    )
+    encoded = encoding(padding.expand(x.shape[0], -1, -1))  # [B, C, H, W]
+    return flatten_map(encoded + level[:, None, None])
 
 
 def flatten_map(x: Tensor) -> Tensor:
@@ -128,11 +125,13 @@ def reference_points(
 
     ``ratios`` [L, 2], (x, y), are the shares of the maps without padding.
     """
-    centres = [cell_centres(size, like.device) for size in sizes]
     if ratios is None:
         ratios = torch.ones(len(sizes), 2, device=like.device)
-    points = torch.cat([c / ratio for c, ratio in zip(centres, ratios, strict=True)])
-    return (points[None, :, None] * ratios).expand(like.shape[0], -1, -1, -1)
+    centres = []
+    for size, ratio in zip(sizes, ratios, strict=True):
+        centres.append(cell_centres(size, like.device) / ratio)
+    points = torch.cat(centres)[None, :, None] * ratios
+    return points.expand(like.shape[0], -1, -1, -1)
 
 
 class PixelDecoder(nn.Module):
@@ -147,15 +146,14 @@ class PixelDecoder(nn.Module):
         decoder = self.decoder
         encoded = list(maps)[::-1][: decoder.num_encoder_levels]
         sizes = [size_of(x) for x in encoded]
-        tokens = [
-            flatten_map(project(x))
-            for project, x in zip(decoder.input_convs, encoded, strict=True)
-        ]
+        tokens = []
+        positions = []
         levels = decoder.level_encoding.weight
-        positions = [
-            position_encoding(decoder.postional_encoding, x, level)
-            for x, level in zip(encoded, levels, strict=True)
-        ]
+        parts = zip(encoded, decoder.input_convs, levels, strict=True)
+        for x, project, level in parts:
+            tokens.append(flatten_map(project(x)))
+            encoding = position_encoding(decoder.postional_encoding, x, level)
+            positions.append(encoding)
         memory = decoder.encoder(
             query=torch.cat(tokens, 1),
             query_pos=torch.cat(positions, 1),
@@ -165,12 +163,10 @@ class PixelDecoder(nn.Module):
             level_start_index=None,
             valid_ratios=None,
         )
-        parts = zip(split_maps(memory.transpose(1, 2), sizes), sizes, strict=True)
-        outs = [part.unflatten(2, size) for part, size in parts]
+        outs = split_maps(memory.transpose(1, 2), sizes)
         for index in reversed(range(len(maps) - len(encoded))):
             lateral = decoder.lateral_convs[index](maps[index])
-            above = F.interpolate(
-                outs[-1], lateral.shape[2:], mode='bilinear', align_corners=False
-            )
+            size = lateral.shape[2:]
+            above = F.interpolate(outs[-1], size, mode='bilinear', align_corners=False)
             outs.append(decoder.output_convs[index](lateral + above))
         return decoder.mask_feature(outs[-1]), outs[: decoder.num_outs]

@@ -16,7 +16,7 @@ from ..models.maps import size_of
 from .anchors import clip_boxes
 from .client import Frame
 from .detector import size_with_tokens
-from .graphs import Graph, InFloat32, Preprocess, crop_maps
+from .graphs import Graph, InFloat32, Outputs, crop_maps
 
 
 class DEIMGraph(Graph):
@@ -46,37 +46,35 @@ class DEIMGraph(Graph):
         super().__init__(model, dtype)
         head = self.model.bbox_head
         self.is_oriented = isinstance(head, OrientedDEIMHead)
-        optional = {'masks': head.mask_head, 'corners': self.is_oriented}
-        self.outputs = (
-            'scores',
-            'boxes',
-            'labels',
-            *(name for name in optional if optional[name]),
-        )
+        self.outputs = ('scores', 'boxes', 'labels')
+        if self.is_oriented:
+            self.outputs += ('corners',)
+        elif head.mask_head is not None:
+            self.outputs += ('masks',)
         self.num_classes = head.num_classes
-        self.preprocess = Preprocess(model.data_preprocessor)
         self.generic = size_with_tokens(self, head.num_queries)
         self.model.deploy()
         if dtype != torch.float32:
-            necks = [self.model.neck] if self.model.with_neck else []
-            for part in (self.model.backbone, *necks, self.model.encoder):
-                part.to(dtype)
+            self.model.backbone.to(dtype)
+            if self.model.with_neck:
+                self.model.neck.to(dtype)
+            self.model.encoder.to(dtype)
             cast_head(head, dtype)
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         maps = self.model.extract_feat(x.to(self.dtype))
-        scores, labels, boxes, *masks = self.model.bbox_head.predict_tensors(
-            maps, size_of(x)
-        )
+        found = self.model.bbox_head.predict_tensors(maps, size_of(x))
+        scores, labels, boxes, *masks = found
         if self.is_oriented:
             return scores, boxes, labels, corners_of(boxes)
-        masks = [logits.float() for logits in masks]
-        if frame.input is not frame.size:
-            masks = [
-                F.interpolate(self.first(m), size_of(x), mode='bilinear') for m in masks
-            ]
-            masks = [frame.maps(crop_maps(whole, frame.size)) for whole in masks]
-        return scores, frame.points(clip_boxes(boxes, *frame.size)), labels, *masks
+        results = [scores, frame.points(clip_boxes(boxes, *frame.size)), labels]
+        for some in masks:
+            some = some.float()
+            if frame.input is not frame.size:
+                some = F.interpolate(self.first(some), size_of(x), mode='bilinear')
+                some = frame.maps(crop_maps(some, frame.size))
+            results.append(some)
+        return tuple(results)
 
     def details(self) -> dict:
         """The convention of angles of oriented boxes; the divisor of the sides of masks."""
@@ -90,12 +88,12 @@ def cast_head(head: Any, dtype: torch.dtype) -> None:
     """Put the decoder layers and masks of a ``DEIMHead`` in ``dtype``."""
     decoder = head.decoder
     for layer in decoder.layers:
-        cross, gateway = layer.cross_attn, layer.gateway
+        cross = layer.cross_attn
+        gateway = layer.gateway
         for part in (layer.self_attn, layer.ffn, gateway.gate, cross.attention_weights):
             part.to(dtype)
-        layer.norm1, layer.norm2 = (
-            InFloat32(x, dtype) for x in (layer.norm1, layer.norm2)
-        )
+        layer.norm1 = InFloat32(layer.norm1, dtype)
+        layer.norm2 = InFloat32(layer.norm2, dtype)
         gateway.norm = InFloat32(gateway.norm, dtype)
         cross.sampling_offsets = InFloat32(cross.sampling_offsets)
     if head.mask_head is not None:

@@ -13,13 +13,14 @@ import torch.nn.functional as F
 from mmdet.models.detectors import DINO
 from torch import Tensor
 
+from ..models.deim.predictions import in_pixels
 from ..models.deim.queries import ANCHOR_BORDER, grid_anchors
 from ..models.eomt.detector import EoMTDetector
 from ..models.maps import size_of
 from ..utils.sizes import ImageSize, Size, larger
 from .client import Frame
 from .deformable import flatten_map, position_encoding, reference_points
-from .graphs import Graph, Preprocess, check_methods, crop_maps
+from .graphs import Graph, Outputs, check_methods, crop_maps
 
 
 class DetectorGraph(Graph):
@@ -31,13 +32,13 @@ class DetectorGraph(Graph):
     tokens are repeated, as in ``PublishedDINO``.
     """
 
-    task, outputs = 'detection', ('scores', 'boxes', 'labels')
+    task = 'detection'
+    outputs = ('scores', 'boxes', 'labels')
     num_classes: int
 
     def __init__(self, model: DINO, dtype: torch.dtype) -> None:
-        check_methods(
-            model, DINO, 'pre_transformer', 'pre_decoder', 'forward_decoder', 'predict'
-        )
+        methods = ('pre_transformer', 'pre_decoder', 'forward_decoder', 'predict')
+        check_methods(model, DINO, *methods)
         super().__init__(model, dtype)
         head = model.bbox_head
         if not head.loss_cls.use_sigmoid:
@@ -46,37 +47,37 @@ class DetectorGraph(Graph):
             )
         self.num_classes = head.num_classes
         self.num_detections = head.test_cfg.get('max_per_img', model.num_queries)
-        self.preprocess = Preprocess(model.data_preprocessor)
         self.cast_backbone()
         self.generic = size_with_tokens(self, model.num_queries)
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         logits, boxes = self.decode(*self.encode(x, frame.size))  # [B, Q, K], [B, Q, 4]
         scores, index = logits.sigmoid().flatten(1).topk(self.num_detections)  # [B, M]
         query = (index // self.num_classes)[..., None].expand(-1, -1, 4)
         centre, sides = boxes.gather(1, query).chunk(2, -1)
-        corners = torch.cat([centre - sides / 2, centre + sides / 2], -1).clamp(0, 1)
-        height, width = frame.input
-        corners = torch.stack(
-            [corners[..., 0::2] * width, corners[..., 1::2] * height], -1
-        )
-        return scores, corners.flatten(2), index % self.num_classes
+        corners = torch.cat([centre - sides / 2, centre + sides / 2], -1)
+        return scores, in_pixels(corners, frame.input), index % self.num_classes
 
     def encode(self, image: Tensor, size: ImageSize) -> tuple[Tensor, Maps]:
         """The tokens [B, N, C] of the encoder, and their maps."""
         model = self.model
+        sizes = []
+        tokens = []
+        encodings = []
+        paddings = []
+        shares = []
         maps = model.extract_feat(image)
-        paddings = [padding_of(size_of(x), size, size_of(image)) for x in maps]
-        memory = torch.cat([flatten_map(x) for x in maps], 1)
-        encodings = [
-            position_encoding(model.positional_encoding, x, level, padding)
-            for x, level, padding in zip(maps, model.level_embed, paddings, strict=True)
-        ]
-        about = Maps(
-            [size_of(x) for x in maps],
-            torch.cat([padding.flatten() for padding in paddings])[None],
-            torch.stack([unpadded_shares(padding) for padding in paddings]),
-        )
+        for x, level in zip(maps, model.level_embed, strict=True):
+            padding = padding_of(size_of(x), size, size_of(image))
+            encoding = position_encoding(model.positional_encoding, x, level, padding)
+            sizes.append(size_of(x))
+            tokens.append(flatten_map(x))
+            encodings.append(encoding)
+            paddings.append(padding.flatten())
+            valid = (~padding).float()
+            shares.append(torch.stack([valid[0].mean(), valid[:, 0].mean()]))  # x, y
+        about = Maps(sizes, torch.cat(paddings)[None], torch.stack(shares))
+        memory = torch.cat(tokens, 1)
         positions = torch.cat(encodings, 1)
         points = reference_points(about.sizes, memory, about.ratios)
         for layer in model.encoder.layers:
@@ -95,7 +96,8 @@ class DetectorGraph(Graph):
 
     def decode(self, memory: Tensor, maps: Maps) -> tuple[Tensor, Tensor]:
         """Logits [B, Q, K] and boxes [B, Q, 4] (cx, cy, w, h from 0 to 1) after the last layer."""
-        model, batch = self.model, memory.shape[0]
+        model = self.model
+        batch = memory.shape[0]
         states, references = model.decoder(
             query=model.query_embedding.weight.expand(batch, -1, -1),
             value=memory,
@@ -112,17 +114,19 @@ class DetectorGraph(Graph):
 
     def select(self, memory: Tensor, maps: Maps) -> Tensor:
         """Boxes [B, Q, 4] of the tokens with the highest class score; queries start from them."""
-        model, last, number = self.model, self.model.decoder.num_layers, memory.shape[1]
+        model = self.model
+        last = model.decoder.num_layers
         anchors, valid = maps.anchors()
         tokens = memory.masked_fill(~valid, 0)
         tokens = model.memory_trans_norm(model.memory_trans_fc(tokens))
         scores = model.bbox_head.cls_branches[last](tokens).amax(-1)  # [B, N]
         boxes = model.bbox_head.reg_branches[last](tokens) + anchors
+        number = memory.shape[1]
         repeated = torch.arange(larger(number, model.num_queries), device=scores.device)
-        repeated = repeated % (
-            repeated.new_ones(()) * number
-        )  # ONNX takes no symbol here
-        chosen = repeated[scores[:, repeated].topk(model.num_queries, 1).indices]
+        # ONNX takes no symbol here.
+        repeated = repeated % (repeated.new_ones(()) * number)
+        best = scores[:, repeated].topk(model.num_queries, 1).indices
+        chosen = repeated[best]
         return boxes.gather(1, chosen[..., None].expand(-1, -1, 4)).sigmoid()
 
 
@@ -145,9 +149,8 @@ class Maps(NamedTuple):
         They are relative to the image without padding.
         """
         levels = []
-        for level, (size, ratio) in enumerate(
-            zip(self.sizes, self.ratios, strict=True)
-        ):
+        pairs = zip(self.sizes, self.ratios, strict=True)
+        for level, (size, ratio) in enumerate(pairs):
             centre, sides = grid_anchors(size, level, ratio.device).split(2, -1)
             levels.append(torch.cat([centre / ratio, sides], -1))
         anchors = torch.cat(levels)
@@ -158,17 +161,9 @@ class Maps(NamedTuple):
 
 def padding_of(size: Size, image: ImageSize, padded: ImageSize) -> Tensor:
     """[H, W]: whether a place of a map is padding, as the pixel at its top left is."""
-    rows, columns = (
-        torch.arange(side) * whole >= of_image * side
-        for side, of_image, whole in zip(size, image, padded, strict=True)
-    )
+    rows = torch.arange(size[0]) * padded[0] >= image[0] * size[0]
+    columns = torch.arange(size[1]) * padded[1] >= image[1] * size[1]
     return rows[:, None] | columns
-
-
-def unpadded_shares(padding: Tensor) -> Tensor:
-    """The shares (x, y) of the columns and rows of a map [H, W] that are not padding: [2]."""
-    valid = (~padding).float()
-    return torch.stack([valid[0].mean(), valid[:, 0].mean()])
 
 
 def size_with_tokens(graph: Graph, number: int) -> ImageSize:
@@ -182,8 +177,8 @@ def size_with_tokens(graph: Graph, number: int) -> ImageSize:
     enough = 2 * max(strides)
     while sum((enough // stride) ** 2 for stride in strides) < number:
         enough += max(strides)
-    height, width = (max(side, enough) for side in graph.generic)
-    return height, width
+    height, width = graph.generic
+    return max(height, enough), max(width, enough)
 
 
 class EoMTDetectorGraph(Graph):
@@ -193,19 +188,18 @@ class EoMTDetectorGraph(Graph):
     input. Users form instances or segments from them.
     """
 
-    task, outputs = 'masks', ('classes', 'masks')
+    task = 'masks'
+    outputs = ('classes', 'masks')
 
     def __init__(self, model: EoMTDetector, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
         self.num_classes = model.num_classes
-        self.preprocess = Preprocess(model.data_preprocessor)
         self.model.backbone.to(dtype)
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, Tensor]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         (classes,), (masks,) = self.model.panoptic_head(self.model.extract_feat(x))
-        masks = F.interpolate(
-            masks, size=size_of(x), mode='bilinear', align_corners=False
-        )
+        size = size_of(x)
+        masks = F.interpolate(masks, size, mode='bilinear', align_corners=False)
         masks = crop_maps(masks, frame.size) if self.divisor > 1 else masks
         return classes.softmax(-1), frame.maps(masks).sigmoid()
 

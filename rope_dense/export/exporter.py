@@ -114,9 +114,8 @@ def export(
         raise ValueError(
             'resizing inside needs the size of a test pipeline, and no other size'
         )
-    options = dict(
-        rgb=rgb, top=top, score=score, resized=resize if resize_inside else None
-    )
+    resized = resize if resize_inside else None
+    options = dict(rgb=rgb, top=top, score=score, resized=resized)
     graph = graph_for(model, options, torch.float32 if dtype == torch.int8 else dtype)
     if path.suffix[1:] not in graph.formats:
         names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
@@ -128,31 +127,27 @@ def export(
     if batch != 'dynamic':
         batch = checked_integer('batch', batch, 1)
     checked_integer('opset', opset, OLDEST_OPSET)
-    if classes is not None and len(classes) != graph.num_classes:
-        allowed = (
-            f'{graph.num_classes} names' if graph.num_classes else 'None for a backbone'
-        )
+    number = graph.num_classes
+    if classes is not None and len(classes) != number:
+        allowed = f'{number} names' if number else 'None for a backbone'
         refuse('classes', list(classes), allowed)
     if backbone_of(model).has_fixed_size:
         with torch.no_grad():
-            graph(
-                graph.example(1, *size)
-            )  # which remembers what becomes a constant of the file
+            # It remembers what becomes a constant of the file.
+            graph(graph.example(1, *size))
     metadata = file_metadata(graph, size, batch, classes) | options
-    metadata['colours'] = (
-        None if colours is None else [list(map(int, rgb)) for rgb in colours]
-    )
+    metadata['colours'] = None
+    if colours is not None:
+        metadata['colours'] = [list(map(int, colour)) for colour in colours]
     metadata['resize'] = None if resize_inside else resize
-    metadata |= dict(
-        backbone_dtype=DTYPES[dtype], opset=opset if path.suffix == '.onnx' else None
-    )
+    metadata['backbone_dtype'] = DTYPES[dtype]
+    metadata['opset'] = opset if path.suffix == '.onnx' else None
     file, about, weights = export_files(path)
     with Results(path.parent, path.name) as results:
         check_space(model, path)
         with results.fresh() as folder:
-            FORMATS[path.suffix].write(
-                trace(graph, size, batch), folder / file.name, graph, metadata
-            )
+            exported = trace(graph, size, batch)
+            FORMATS[path.suffix].write(exported, folder / file.name, graph, metadata)
             (folder / about.name).write_text(json.dumps(metadata, indent=2) + '\n')
             has_weights = (folder / weights.name).exists()
         if not has_weights:  # but an earlier, larger model had them
@@ -172,31 +167,33 @@ def graph_for(
     model: nn.Module, options: dict, dtype: torch.dtype = torch.float32
 ) -> Graph:
     """The graph of a model with options as in the metadata; ValueError for one not allowed."""
-    graph, (top, score) = graph_of(model, dtype), (options['top'], options['score'])
-    pictures = graph.task != 'backbone' and not graph.preprocess.any_channels
-    upright = graph.task != 'backbone' and not any(
-        x.endswith('corners') for x in graph.outputs
-    )
-    for option, given, fits in (
-        ('rgb', options['rgb'], pictures),
-        ('resizing inside', options['resized'], upright),
-        ('top and score', (top, score) != (None, None), graph.detections),
-    ):
-        if given and not fits:
-            raise ValueError(f'{type(model).__name__} cannot be exported with {option}')
+    graph = graph_of(model, dtype)
+    top = options['top']
+    score = options['score']
+    resized = options['resized']
+    is_backbone = graph.task == 'backbone'
+    is_oriented = any(name.endswith('corners') for name in graph.outputs)
+    unfit = None
+    if options['rgb'] and (is_backbone or graph.preprocess.any_channels):
+        unfit = 'rgb'
+    elif resized and (is_backbone or is_oriented):
+        unfit = 'resizing inside'
+    elif (top, score) != (None, None) and not graph.detections:
+        unfit = 'top and score'
+    if unfit:
+        raise ValueError(f'{type(model).__name__} cannot be exported with {unfit}')
     if options['rgb']:
-        graph.preprocess.order, graph.preprocess.flip = 'RGB', not graph.preprocess.flip
+        graph.preprocess.order = 'RGB'
+        graph.preprocess.flip = not graph.preprocess.flip
     for part in graph.modules():
         if isinstance(part, Graph) and top is not None:
             part.top = checked_integer('top', top, 1)
     if score is not None:
         graph.score = checked_number('score', score, 0, below=1)
-    if options['resized']:
-        (width, height), keep_ratio = (
-            options['resized']['scale'],
-            options['resized']['keep_ratio'],
-        )
-        antialias = options['resized'].get('antialias', False)
+    if resized:
+        width, height = resized['scale']
+        keep_ratio = resized['keep_ratio']
+        antialias = resized.get('antialias', False)
         graph.resize = Resize((width, height), keep_ratio, graph.min_side, antialias)
         if not keep_ratio:
             checked_image_size(graph, (height, width))
@@ -215,9 +212,9 @@ def check_export_path(path: Path) -> None:
         raise ValueError(
             f'{path}: give {names} (TorchScript would fix the size of images)'
         )
-    if missing := [
-        name for name in FORMATS[path.suffix].packages if not find_spec(name)
-    ]:
+    packages = FORMATS[path.suffix].packages
+    missing = [name for name in packages if not find_spec(name)]
+    if missing:
         raise ValueError(
             f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'"
         )
@@ -226,9 +223,8 @@ def check_export_path(path: Path) -> None:
 
 def checked_image_size(graph: Graph, size: ImageSize) -> ImageSize:
     """``size`` in its final form; ValueError if the model cannot take it."""
-    return checked_size(
-        'size', size, graph.patch_size if graph.is_special else graph.min_side
-    )
+    least = graph.patch_size if graph.is_special else graph.min_side
+    return checked_size('size', size, least)
 
 
 def check_dynamic(backbone: Backbone) -> None:
@@ -245,11 +241,9 @@ def check_dynamic(backbone: Backbone) -> None:
             'size: export at a fixed size'
         )
     scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
-    if (
-        scaling is not None
-        and scaling.temperature is not None
-        and scaling.factor is None
-    ):
+    if scaling is None or scaling.temperature is None:
+        return
+    if scaling.factor is None:
         raise ValueError(
             "size 'dynamic': the temperature of rope_scaling follows the image; set its factor, "
             f'{advice}'
@@ -263,27 +257,31 @@ def file_metadata(
     classes: Sequence[str] | None,
 ) -> dict:
     """The metadata, of what JSON has."""
-    dynamic = size == 'dynamic'
+    meaning = {}
+    for name in graph.outputs:
+        kind = name.rpartition('_')[2].rstrip('0123456789')
+        meaning[name] = MEANING[kind]
+    smallest = [1 if graph.resize else graph.min_side] * 2
+    given: object = size
+    if size != 'dynamic':
+        given = smallest = list(size)
+    parts = ['all']
+    if graph.dtype != torch.float32:
+        parts = list(graph.float32_parts)
     return dict(
         task=graph.task,
         input=dict(name='image', **graph.description()),
         outputs=list(graph.outputs),
-        meaning={
-            x: MEANING[x.rpartition('_')[2].rstrip('0123456789')] for x in graph.outputs
-        },
+        meaning=meaning,
         classes=None if classes is None else list(classes),
         num_classes=graph.num_classes,
         patch_size=graph.patch_size,
         batch=batch,
-        size=size if dynamic else list(size),
-        smallest_size=[1 if graph.resize else graph.min_side] * 2
-        if dynamic
-        else list(size),
+        size=given,
+        smallest_size=smallest,
         multiple_of=1,  # what a file would take that did not pad
         backbone_dtype=DTYPES[graph.dtype],
-        float32_parts=['all']
-        if graph.dtype == torch.float32
-        else list(graph.float32_parts),
+        float32_parts=parts,
         rope_dense=__version__,
         torch=torch.__version__,
         **graph.details(),
@@ -296,7 +294,8 @@ def trace(
     """The operations of a graph. Sizes are checked, see ``checked_image_size``."""
     number = 2 if batch == 'dynamic' else batch  # one image is a special case
     dims: dict[int, Dim] = {0: Dim('batch')} if batch == 'dynamic' else {}
-    images, shapes = [], []
+    images = []
+    shapes = []
     if graph.resize is not None:  # see client.py
         images.append(graph.example(number, 50, 90))
         shapes.append(dims | {2: Dim('height'), 3: Dim('width')})
@@ -331,17 +330,15 @@ def drop_assumptions(exported: ExportedProgram) -> None:
     Torch picks strides by that, and the operations are the same. Checked in tests/export/ at sizes
     that violate the assumptions.
     """
-    aten, find = torch.ops.aten, partial(exported.graph.find_nodes, op='call_function')
+    aten = torch.ops.aten
+    find = partial(exported.graph.find_nodes, op='call_function')
     for target in (aten._assert_scalar.default, aten._assert_tensor_metadata.default):
         for node in find(target=target):
             exported.graph.erase_node(node)
-    for node in find(
-        target=aten.masked_fill_.Scalar
-    ):  # of nn.MultiheadAttention, on a new mask
-        if (
-            node.args[0].target == aten.zeros_like.default
-            and len(node.args[0].users) == 1
-        ):
+    # Of nn.MultiheadAttention, on a new mask.
+    for node in find(target=aten.masked_fill_.Scalar):
+        mask = node.args[0]
+        if mask.target == aten.zeros_like.default and len(mask.users) == 1:
             node.target = aten.masked_fill.Scalar
     exported.graph.eliminate_dead_code()
     exported.graph_module.recompile()

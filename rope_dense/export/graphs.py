@@ -24,6 +24,8 @@ from ..utils.sizes import ImageSize
 from .client import Frame, Resize
 from .parts import replace_parts
 
+Outputs = tuple[Tensor, ...]  # of a graph, as it names them
+
 
 class Graph(nn.Module, ABC):
     """A model in evaluation mode on the CPU. The model that it is made of is not changed.
@@ -71,45 +73,43 @@ class Graph(nn.Module, ABC):
         super().__init__()
         self.dtype = dtype
         backbone = backbone_of(model)
-        self.patch_size, self.pads = (
-            backbone.patch_embed.patch_size,
-            backbone.patch_embed.pad,
-        )
-        self.channels = backbone.patch_embed.in_channels
+        stem = backbone.patch_embed
+        self.patch_size = stem.patch_size
+        self.pads = stem.pad
+        self.channels = stem.in_channels
         self.generic = generic_size(backbone)
         self.is_special = backbone.has_windows and not backbone.shift_single_window
         model = copy.deepcopy(model).cpu().eval().requires_grad_(False)
         self.model = replace_parts(revert_sync_batchnorm(model))
-        pools: list[Any] = [
-            x for x in self.model.modules() if isinstance(x, nn.MaxPool2d)
-        ]
-        self.tokens = max([1, *(pool.kernel_size - 2 * pool.padding for pool in pools)])
+        if self.task != 'backbone':
+            self.preprocess = Preprocess(self.model.data_preprocessor)
+        self.tokens = 1
         for part in self.model.modules():
+            if isinstance(part, nn.MaxPool2d):
+                pool: Any = part  # whose numbers may be pairs elsewhere
+                self.tokens = max(self.tokens, pool.kernel_size - 2 * pool.padding)
             if isinstance(part, (nn.ReLU, nn.ReLU6, nn.SiLU, nn.Dropout)):
                 part.inplace = False
             if isinstance(part, (nn.Conv2d, nn.ConvTranspose2d)):
                 part.register_forward_pre_hook(contiguous)
 
-    def forward(
-        self, image: Tensor, resized: Tensor | None = None
-    ) -> tuple[Tensor, ...]:
+    def forward(self, image: Tensor, resized: Tensor | None = None) -> Outputs:
         """``outputs`` of an ``example``, and of the same after ``resize``, by default computed."""
         size = size_of(image)
-        x, frame = image, Frame(size, size)
+        x = image
+        frame = Frame(size, size)
         if self.resize is not None:
             x = self.resize(image) if resized is None else resized
             frame = Frame(size_of(x), size)
-        found = dict(
-            zip(self.outputs, self.results(self.preprocess(x), frame), strict=True)
-        )
+        results = self.results(self.preprocess(x), frame)
+        found = dict(zip(self.outputs, results, strict=True))
         for names in self.detections:
-            found |= zip(
-                names, self.filtered(*(found[name] for name in names)), strict=True
-            )
+            kept = self.filtered(*map(found.__getitem__, names))
+            found |= zip(names, kept, strict=True)
         return tuple(found.values())
 
     @abstractmethod
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         """``outputs`` of preprocessed images, whose sizes were ``frame`` before padding."""
 
     @property
@@ -127,7 +127,8 @@ class Graph(nn.Module, ABC):
             return [scores, *others]
         enough = scores >= self.score
         index = enough.any(0).nonzero()[:, 0]
-        return [x.index_select(1, index) for x in (scores.where(enough, 0.0), *others)]
+        found = [scores.where(enough, 0.0), *others]
+        return [x.index_select(1, index) for x in found]
 
     def first(self, x: Tensor) -> Tensor:
         """``top`` detections of x [B, M, ...]."""
@@ -149,22 +150,24 @@ class Graph(nn.Module, ABC):
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
         """Images of noise, [B, C, H, W]: uint8, or float32 if pixels may have more bits."""
-        pixels = torch.randint(
-            0, 256, (batch, self.channels, height, width), dtype=torch.uint8
-        )
-        return (
-            self.preprocess.pixels_of_noise(pixels)
-            if self.preprocess.any_channels
-            else pixels
-        )
+        shape = (batch, self.channels, height, width)
+        pixels = torch.randint(0, 256, shape, dtype=torch.uint8)
+        made_for = self.preprocess
+        if not made_for.any_channels:
+            return pixels
+        relative = pixels / 127.5 - 1
+        if not made_for.normalize:
+            return relative
+        return relative * made_for.std + made_for.mean
 
     def description(self) -> dict:
         """Properties of the input, for the metadata of the file."""
-        kind = 'float32' if self.preprocess.any_channels else 'uint8'
-        settings = dict(
-            dtype=kind, layout='batch, channel, height, width', channels=self.channels
+        return dict(
+            dtype='float32' if self.preprocess.any_channels else 'uint8',
+            layout='batch, channel, height, width',
+            channels=self.channels,
+            **self.preprocess.description(self.channels),
         )
-        return settings | self.preprocess.description(self.channels)
 
     def details(self) -> dict:
         """More metadata of the file."""
@@ -190,7 +193,7 @@ class BackboneGraph(Graph):
         if dtype != torch.float32:
             self.model = CastBackbone(self.model, dtype)
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         return tuple(self.model(x))[: len(self.outputs)]  # not an image behind them
 
     def example(self, batch: int, height: int, width: int) -> Tensor:
@@ -221,17 +224,15 @@ class Preprocess(nn.Module):
         settings = vars(preprocessor)  # mmseg has other names than mmengine
         self.any_channels = isinstance(preprocessor, AnyChannels)
         self.order = 'BGR'  # as mmcv reads images
-        self.flip = settings.get(
-            'channel_conversion', settings.get('_channel_conversion', False)
-        )
+        flip = settings.get('_channel_conversion', False)
+        self.flip = settings.get('channel_conversion', flip)
         padding = settings.get('test_cfg') or {}  # of mmseg's
         if padding.get('size'):
             raise ValueError(
                 f'data_preprocessor.test_cfg must have a size_divisor and no size, got {padding}'
             )
-        self.divisor = padding.get('size_divisor') or settings.get(
-            'pad_size_divisor', 1
-        )
+        divisor = settings.get('pad_size_divisor', 1)
+        self.divisor = padding.get('size_divisor') or divisor
         self.pad_value = settings.get('pad_val', settings.get('pad_value', 0))
         self.normalize = settings.get('_enable_normalize', False)
         if self.normalize:
@@ -240,7 +241,6 @@ class Preprocess(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         """Pixels, [B, C, H, W], to float32, normalised and padded."""
-        sides = (round_up(side, self.divisor) - side for side in image.shape[2:])
         image = image.float()
         if self.flip:
             image = image.flip(1)
@@ -248,23 +248,22 @@ class Preprocess(nn.Module):
             image = (image - self.mean) / self.std
         if self.divisor == 1:
             return image
-        bottom, right = sides
+        height, width = image.shape[2:]
+        bottom = round_up(height, self.divisor) - height
+        right = round_up(width, self.divisor) - width
         return F.pad(image, (0, right, 0, bottom), value=self.pad_value)
-
-    def pixels_of_noise(self, noise: Tensor) -> Tensor:
-        """Noise from 0 to 255 in the range of the pixels that the model is made for."""
-        relative = noise / 127.5 - 1
-        return relative * self.std + self.mean if self.normalize else relative
 
     def description(self, channels: int) -> dict:
         """Properties of the pixels; mean and deviation follow the model's order of channels."""
-        mean, std = torch.zeros(channels), torch.ones(channels)
+        mean = torch.zeros(channels)
+        std = torch.ones(channels)
         if self.normalize:
-            mean, std = self.mean, self.std
-        orders = self.order, self.order[::-1] if self.flip else self.order
-        order, model_order = (
-            ('as trained', 'as trained') if self.any_channels else orders
-        )
+            mean = self.mean
+            std = self.std
+        order = 'as trained' if self.any_channels else self.order
+        model_order = order
+        if self.flip and not self.any_channels:
+            model_order = order[::-1]
         return dict(
             channel_order=order,
             model_channel_order=model_order,
@@ -279,7 +278,8 @@ class CastBackbone(nn.Module):
 
     def __init__(self, backbone: Backbone, dtype: torch.dtype) -> None:
         super().__init__()
-        self.backbone, self.dtype = backbone.to(dtype), dtype
+        self.backbone = backbone.to(dtype)
+        self.dtype = dtype
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         return tuple(x.float() for x in self.backbone(image.to(self.dtype)))
@@ -290,7 +290,8 @@ class InFloat32(nn.Module):
 
     def __init__(self, part: nn.Module, out: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.part, self.out = part, out
+        self.part = part
+        self.out = out
 
     def forward(self, x: Tensor) -> Tensor:
         return self.part(x.float()).to(self.out)
@@ -324,11 +325,11 @@ def crop_maps(x: Tensor, size: ImageSize) -> Tensor:
 def generic_size(backbone: Backbone) -> ImageSize:
     """The smallest image with sides of more than one token, and of more than one window."""
     stride = backbone.block_strides[-1]
-    tokens = 1, 1
+    rows = 1
+    columns = 1
     if backbone.has_windows and isinstance(backbone.window_size, tuple):
-        tokens = backbone.window_size
-    height, width = (stride * (side + 1) for side in tokens)
-    return height, width
+        rows, columns = backbone.window_size
+    return stride * (rows + 1), stride * (columns + 1)
 
 
 DETECTOR_MODULES = ('detector', 'deim', 'rcnn')  # modules beside this one
@@ -348,9 +349,8 @@ def graph_of(model: nn.Module, dtype: torch.dtype = torch.float32) -> Graph:
 def graphs() -> dict[type, type[Graph]]:
     """``GRAPHS``, and detectors and segmentors where their packages are there."""
     found = dict(GRAPHS)
-    modules = dict(segmentor='mmseg', shared='mmengine') | dict.fromkeys(
-        DETECTOR_MODULES, 'mmdet'
-    )
+    modules = dict(segmentor='mmseg', shared='mmengine')
+    modules |= dict.fromkeys(DETECTOR_MODULES, 'mmdet')
     for module, package in modules.items():
         if find_spec(package):
             found |= import_module(f'.{module}', __package__).GRAPHS

@@ -20,9 +20,8 @@ from .graphs import Graph
 from .translations import TABLE
 
 TRANSLATED = 18  # the oldest opset that torch writes
-LARGEST_CONSTANT = (
-    1024  # numbers; ONNX Runtime computes larger ones when it loads a file
-)
+# Numbers; ONNX Runtime computes larger ones when it loads a file.
+LARGEST_CONSTANT = 1024
 # Operators of the standard that few programs have: of sequences, of optional values, of subgraphs.
 REFUSED = (
     'Sequence',
@@ -53,12 +52,11 @@ def write_program(
     simplify_model(model)
     if opset < TRANSLATED:
         version_converter.convert_version(model, opset, fallback=True)
+    # A pass may have put other values there.
     for out, (name, kind, shape) in zip(model.graph.outputs, described, strict=True):
-        out.name, out.type, out.shape = (
-            name,
-            kind,
-            shape,
-        )  # a pass may have put another value there
+        out.name = name
+        out.type = kind
+        out.shape = shape
     forget_shapes(model)
     model.metadata_props['rope_dense'] = json.dumps(metadata)
     program.save(path)
@@ -69,9 +67,7 @@ def write_program(
 
 def to_onnx(exported: ExportedProgram, graph: Graph, opset: int) -> ONNXProgram:
     """The operators of a program in ONNX; decomposed only if one has no translation."""
-    whole = patch.object(
-        exported, 'run_decompositions', lambda *_, **settings: exported
-    )
+    whole = patch.object(exported, 'run_decompositions', return_value=exported)
     for decomposed in (whole, nullcontext()):
         try:
             with decomposed:
@@ -112,19 +108,20 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
     def op(
         kind: str, *inputs: ir.Value | list[int] | None, **attributes: Any
     ) -> ir.Value:
-        values = [
-            tape.op('Constant', (), dict(value_ints=x)) if isinstance(x, list) else x
-            for x in inputs
-        ]
+        values = []
+        for x in inputs:
+            if isinstance(x, list):
+                x = tape.op('Constant', (), dict(value_ints=x))
+            values.append(x)
         return tape.op(kind, values, attributes)
 
     image, resized = graph.inputs
     size: ir.Value | list[int] = [resize.scale[1], resize.scale[0]]
     if resize.keep_ratio:
-        sides, fitted = op('Shape', image, start=2, end=4), []
-        for limit, kind in zip(
-            sorted(resize.scale), ('ReduceMin', 'ReduceMax'), strict=True
-        ):
+        sides = op('Shape', image, start=2, end=4)
+        fitted = []
+        limits = {'ReduceMin': min(resize.scale), 'ReduceMax': max(resize.scale)}
+        for kind, limit in limits.items():
             of = op(kind, sides, keepdims=1)
             doubled = op('Add', op('Mul', sides, [2 * limit]), of)
             fitted.append(op('Div', doubled, op('Mul', of, [2])))
@@ -133,10 +130,8 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
     if resize.antialias:  # a product for each axis: few programs have it in Resize
         before = op('Shape', image, start=2, end=4)
         after = op('Constant', value_ints=size) if isinstance(size, list) else size
-        rows, columns = (
-            pixel_shares(op, op('Gather', before, [axis]), op('Gather', after, [axis]))
-            for axis in (0, 1)
-        )
+        rows = pixel_shares(op, op('Gather', before, [0]), op('Gather', after, [0]))
+        columns = pixel_shares(op, op('Gather', before, [1]), op('Gather', after, [1]))
         x = op('MatMul', op('MatMul', rows, x), op('Transpose', columns))
     else:
         shape = op('Concat', op('Shape', image, end=2), size, axis=0)
@@ -154,17 +149,19 @@ def pixel_shares(
     Triangles as of Pillow's BILINEAR, as wide as two pixels of the coarser line. Both numbers of
     pixels are [1].
     """
-    half, one = (op('Constant', value_floats=[x]) for x in (0.5, 1.0))
+    half = op('Constant', value_floats=[0.5])
+    one = op('Constant', value_floats=[1.0])
     centres = []
     for number in (after, before):
-        first, each = (op('Constant', value_int=x) for x in (0, 1))
+        first = op('Constant', value_int=0)
+        each = op('Constant', value_int=1)
         places = op('Range', first, op('Squeeze', number), each)
         centres.append(op('Add', op('Cast', places, to=1), half))
     step = op('Div', op('Cast', before, to=1), op('Cast', after, to=1))
-    distance = op('Sub', op('Unsqueeze', op('Mul', centres[0], step), [1]), centres[1])
-    near = op(
-        'Relu', op('Sub', one, op('Div', op('Abs', distance), op('Max', step, one)))
-    )
+    scaled = op('Unsqueeze', op('Mul', centres[0], step), [1])
+    distance = op('Abs', op('Sub', scaled, centres[1]))
+    share = op('Div', distance, op('Max', step, one))
+    near = op('Relu', op('Sub', one, share))
     return op('Div', near, op('ReduceSum', near, [1], keepdims=1))
 
 
@@ -196,8 +193,10 @@ def forget_shapes(model: ir.Model) -> None:
 
     They infer them anyway, and symbols of dynamic sizes contradict a size that a program fixes.
     """
-    inner = [value for node in model.graph for value in node.outputs]
-    for value in (*inner, *model.graph.initializers.values()):
+    values = list(model.graph.initializers.values())
+    for node in model.graph:
+        values += node.outputs
+    for value in values:
         value.metadata_props.clear()
         if not value.is_graph_output():
             value.type = value.shape = None
@@ -223,9 +222,8 @@ def quantize_weights(path: Path) -> None:
 def check_onnx(model: ir.Model, path: Path, opset: int) -> None:
     """Raise ValueError unless a file is valid, and has the operators that most programs have."""
     nodes = model.graph.all_nodes()
-    if refused := {
-        x.op_type for x in nodes if x.domain or x.op_type.startswith(REFUSED)
-    }:
+    refused = {x.op_type for x in nodes if x.domain or x.op_type.startswith(REFUSED)}
+    if refused:
         names = ', '.join(sorted(refused))
         raise ValueError(f'the model needs {names} in ONNX, which few programs can run')
     if model.opset_imports[''] != opset:

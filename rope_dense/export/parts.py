@@ -6,9 +6,10 @@ Letters: B images, C channels, H x W places of a map, N tokens, L maps.
 from importlib.util import find_spec
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from ..models.window_attention import averaging_matrix
 
 
 def replace_parts(model: nn.Module) -> nn.Module:
@@ -52,13 +53,14 @@ class FeatureFusion(nn.Module):
 
     def forward(self, x: Tensor, skip: Tensor | None = None) -> Tensor:
         """[B, C, H, W], and a finer map of about this size, to [B, C, 2 H, 2 W]."""
-        block, (height, width) = self.block, x.shape[2:]
+        block = self.block
+        height, width = x.shape[2:]
         if skip is not None:
-            skip = F.interpolate(
-                skip, (height, width), mode='bilinear', align_corners=False
-            )
+            size = (height, width)
+            skip = F.interpolate(skip, size, mode='bilinear', align_corners=False)
             x = x + block.res_conv_unit1(skip)
-        x, size = block.res_conv_unit2(x), (2 * height, 2 * width)
+        x = block.res_conv_unit2(x)
+        size = (2 * height, 2 * width)
         x = F.interpolate(x, size, mode='bilinear', align_corners=block.align_corners)
         return block.project(x)
 
@@ -77,17 +79,7 @@ class MeanPool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, H, W] to [B, C, bins of rows, bins of columns]."""
-        rows, columns = (
-            mean_weights(side, side if bins is None else bins, x)
-            for side, bins in zip(x.shape[2:], self.bins, strict=True)
-        )
+        height, width = x.shape[2:]
+        rows = averaging_matrix(height, self.bins[0] or height, x)
+        columns = averaging_matrix(width, self.bins[1] or width, x)
         return rows @ x @ columns.T
-
-
-def mean_weights(side: int, bins: int, like: Tensor) -> Tensor:
-    """[bins, side]: the weight of each place in each bin, as dtype and device of ``like``."""
-    index = torch.arange(bins, device=like.device)
-    start, end = index * side // bins, ((index + 1) * side + bins - 1) // bins
-    place = torch.arange(side, device=like.device)
-    inside = (place >= start[:, None]) & (place < end[:, None])
-    return inside.to(like.dtype) / (end - start)[:, None].to(like.dtype)

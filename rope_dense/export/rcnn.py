@@ -1,11 +1,7 @@
-"""Faster, Mask and Cascade R-CNN.
+"""Detectors with anchors: Faster, Mask and Cascade R-CNN, and RetinaNet.
 
-Letters: B images, H x W pixels, C channels, K classes, P proposals of an image, M detections of an
-image, L maps, S x S places of a region, h x w places of its mask.
-
-RetinaNet: scores and boxes of anchors, and non-maximum suppression.
-
-Letters: B images, K candidates of all maps, M detections of an image.
+Letters: B images, H x W pixels, C channels, K classes, N candidates of all maps, P proposals of an
+image, M detections of an image, L maps, S x S places of a region, h x w places of its mask.
 """
 
 from collections.abc import Sequence
@@ -34,7 +30,7 @@ from .anchors import (
     top_scores,
 )
 from .client import Frame
-from .graphs import Graph, Preprocess, check_methods
+from .graphs import Graph, Outputs, check_methods
 
 
 class RCNNGraph(Graph):
@@ -54,40 +50,26 @@ class RCNNGraph(Graph):
         check_methods(model, TwoStageDetector, 'extract_feat', 'predict')
         check_roi_head(model.roi_head)
         super().__init__(model, dtype)
-        rpn, head = self.model.rpn_head, self.model.roi_head
+        rpn = self.model.rpn_head
+        head = self.model.roi_head
         if type(rpn) is not RPNHead:
             raise ValueError(f'rpn_head must be RPNHead, it is {type(rpn).__name__}')
-        self.rpn_settings, self.settings = rpn.test_cfg, head.test_cfg
+        self.rpn_settings = rpn.test_cfg
+        self.settings = head.test_cfg
         self.candidates = AnchorCandidates(rpn, rpn.test_cfg.nms_pre, 0.0)
-        if isinstance(head, CascadeRoIHead):
-            self.box_stages = [
-                *zip(head.bbox_roi_extractor, head.bbox_head, strict=True)
-            ]
-        else:
-            self.box_stages = [(head.bbox_roi_extractor, head.bbox_head)]
-        self.mask_stages: list[tuple[nn.Module, nn.Module]] = []
-        if head.with_mask and isinstance(head, CascadeRoIHead):
-            self.mask_stages = [
-                *zip(head.mask_roi_extractor, head.mask_head, strict=True)
-            ]
-        elif head.with_mask:
-            self.mask_stages = [(head.mask_roi_extractor, head.mask_head)]
-        self.outputs = (
-            'scores',
-            'boxes',
-            'labels',
-            *(['masks'] if self.mask_stages else []),
-        )
+        self.box_stages = stages(head.bbox_roi_extractor, head.bbox_head)
+        self.mask_stages: list[tuple[Any, Any]] = []
+        self.outputs = ('scores', 'boxes', 'labels')
+        if head.with_mask:
+            self.mask_stages = stages(head.mask_roi_extractor, head.mask_head)
+            self.outputs += ('masks',)
         self.num_classes = self.box_stages[-1][1].num_classes
-        self.preprocess = Preprocess(model.data_preprocessor)
         self.cast_backbone()
-        height, width = (
-            max(side, 2 * self.candidates.coarsest) for side in self.generic
-        )
-        self.generic = height, width
+        self.generic = self.candidates.enough(self.generic)
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
-        maps, size = self.model.extract_feat(x), frame.size
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
+        maps = self.model.extract_feat(x)
+        size = frame.size
         scores, boxes, labels = self.detect(maps, *self.propose(maps, size), size)
         found = scores, frame.points(boxes), labels
         if not self.mask_stages:
@@ -96,15 +78,14 @@ class RCNNGraph(Graph):
 
     def propose(self, maps: Sequence[Tensor], size: ImageSize) -> tuple[Tensor, Tensor]:
         """Boxes [B, P, 4] of the RPN, and their scores [B, P], 0 where there are fewer."""
-        all_scores, all_boxes = [], []
+        all_scores = []
+        all_boxes = []
         settings = self.rpn_settings
-        for level, pair in enumerate(zip(*self.model.rpn_head(maps), strict=True)):
+        levels = zip(*self.model.rpn_head(maps), strict=True)
+        for level, pair in enumerate(levels):
             scores, boxes, _ = self.candidates(level, *pair)
             boxes = clip_boxes(boxes, *size)
-            sides = boxes[..., 2:] - boxes[..., :2]
-            scores = torch.where(
-                (sides > settings.get('min_bbox_size', -1)).all(-1), scores, 0.0
-            )
+            scores = without_small(scores, boxes, settings)
             all_scores.append(suppress(boxes, scores, settings.nms.iou_threshold))
             all_boxes.append(boxes)
         scores, index = top_scores(torch.cat(all_scores, 1), settings.max_per_img)
@@ -121,27 +102,22 @@ class RCNNGraph(Graph):
         for stage, (extractor, head) in enumerate(self.box_stages):
             classes, deltas = head(pool_boxes(extractor, maps, boxes))
             logits = logits + classes.unflatten(0, boxes.shape[:2])  # [B, P, K + 1]
-            deltas = deltas.unflatten(0, boxes.shape[:2]).unflatten(
-                2, (-1, 4)
-            )  # [B, P, K or 1, 4]
-            moved = clip_boxes(
-                decode_boxes(head.bbox_coder, boxes[:, :, None], deltas), *size
-            )
+            deltas = deltas.unflatten(0, boxes.shape[:2])
+            deltas = deltas.unflatten(2, (-1, 4))  # [B, P, K or 1, 4]
+            moved = decode_boxes(head.bbox_coder, boxes[:, :, None], deltas)
+            moved = clip_boxes(moved, *size)
             if stage + 1 < len(self.box_stages):
                 boxes = moved.squeeze(2)
-        scores = (
-            (logits / len(self.box_stages)).softmax(-1)[..., :-1].transpose(1, 2)
-        )  # [B, K, P]
+        scores = (logits / len(self.box_stages)).softmax(-1)
+        scores = scores[..., :-1].transpose(1, 2)  # [B, K, P]
         counts = (scores > self.settings.score_thr) & (objectness > 0)[:, None]
         scores = torch.where(counts, scores, 0.0)
-        moved = moved.transpose(1, 2).expand(
-            -1, self.num_classes, -1, -1
-        )  # [B, K, P, 4]
+        moved = moved.transpose(1, 2)
+        moved = moved.expand(-1, self.num_classes, -1, -1)  # [B, K, P, 4]
         threshold = self.settings.nms.iou_threshold
-        kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold).view_as(
-            scores
-        )
-        scores, index = top_scores(kept.flatten(1), self.settings.max_per_img)  # of K P
+        kept = suppress(moved.flatten(0, 1), scores.flatten(0, 1), threshold)
+        kept = kept.view_as(scores).flatten(1)  # [B, K P]
+        scores, index = top_scores(kept, self.settings.max_per_img)
         boxes = take(moved.flatten(1, 2), index)
         return scores, boxes, index // moved.shape[2]
 
@@ -157,10 +133,23 @@ class RCNNGraph(Graph):
                 logits = logits.gather(1, label.expand(-1, -1, *logits.shape[2:]))
             total = total + logits[:, 0].sigmoid()
         ends = frame.points(boxes).flatten(0, 1)
-        pasted = paste_masks(
-            total / len(self.mask_stages), ends, frame.input
-        )  # [B M, H, W]
+        mean = total / len(self.mask_stages)
+        pasted = paste_masks(mean, ends, frame.input)  # [B M, H, W]
         return (pasted >= self.settings.mask_thr_binary).unflatten(0, boxes.shape[:2])
+
+
+def stages(extractors: Any, heads: nn.Module) -> list[tuple[Any, Any]]:
+    """The extractor and the head of each stage: of a cascade several, else one."""
+    if isinstance(heads, nn.ModuleList):
+        return list(zip(extractors, heads, strict=True))
+    return [(extractors, heads)]
+
+
+def without_small(scores: Tensor, boxes: Tensor, settings: dict) -> Tensor:
+    """Scores, 0 where a side of the box is not above ``min_bbox_size`` of the settings."""
+    sides = boxes[..., 2:] - boxes[..., :2]
+    is_large = (sides > settings.get('min_bbox_size', -1)).all(-1)
+    return torch.where(is_large, scores, 0.0)
 
 
 def pool_boxes(
@@ -173,16 +162,16 @@ def pool_boxes(
     image = torch.arange(boxes.shape[0], device=boxes.device).to(boxes)[:, None, None]
     rois = torch.cat([image.expand(-1, boxes.shape[1], -1), boxes], -1).flatten(0, 1)
     sides = rois[:, 3:] - rois[:, 1:3]
-    has_area = (sides > 0).all(
-        -1
-    )  # without it the operator is 0 in one program, NaN in another
+    # Without area the operator is 0 in one program, NaN in another.
+    has_area = (sides > 0).all(-1)
     share = sides.prod(-1).sqrt() / extractor.finest_scale
     levels = torch.floor(torch.log2(share + 1e-6)).clamp(0, extractor.num_inputs - 1)
     pooled = torch.zeros(())
     for level, layer in enumerate(extractor.roi_layers):
         here = ((levels == level) & has_area)[:, None]
         regions = torch.cat([rois[:, :1], rois[:, 1:] * here], 1)
-        size, scale = layer.output_size[0], layer.spatial_scale
+        size = layer.output_size[0]
+        scale = layer.spatial_scale
         part = roi_align(maps[level], regions, size, scale, layer.sampling_ratio)
         pooled = torch.where(here[:, :, None, None], part, pooled)
     return pooled
@@ -202,7 +191,8 @@ def paste_masks(masks: Tensor, boxes: Tensor, size: ImageSize) -> Tensor:
 def paste_weights(ends: Tensor, side: int, places: int) -> Tensor:
     """Weights [N, side, places] of a mask's places in each pixel, from its two ends [N, 2]."""
     pixels = torch.arange(side, device=ends.device) + 0.5
-    start, length = ends[:, :1], (ends[:, 1:] - ends[:, :1]).clamp(min=1e-6)
+    start = ends[:, :1]
+    length = (ends[:, 1:] - ends[:, :1]).clamp(min=1e-6)
     position = (pixels - start) / length * places - 0.5  # [N, side], in places
     index = torch.arange(places, device=ends.device)
     return (1 - (position[..., None] - index).abs()).clamp(min=0)
@@ -216,29 +206,22 @@ def check_roi_head(head: Any) -> None:
             f'{type(head).__name__}'
         )
     check_nms(head.test_cfg.nms)
-    cascade = isinstance(head, CascadeRoIHead)
-    boxes = list(head.bbox_head) if cascade else [head.bbox_head]
-    masks = (
-        (list(head.mask_head) if cascade else [head.mask_head])
-        if head.with_mask
-        else []
-    )
-    for part in boxes:
+    is_cascade = isinstance(head, CascadeRoIHead)
+    for _, part in stages(head.bbox_roi_extractor, head.bbox_head):
         check_coder(part.bbox_coder)
-        if (
-            not isinstance(part, ConvFCBBoxHead)
-            or part.custom_cls_channels
-            or not part.with_reg
-        ):
+        is_usual = isinstance(part, ConvFCBBoxHead) and part.with_reg
+        if not is_usual or part.custom_cls_channels:
             raise ValueError(
                 f'bbox_head must be a ConvFCBBoxHead with softmax scores, got {part}'
             )
-        if cascade and not part.reg_class_agnostic:
+        if is_cascade and not part.reg_class_agnostic:
             raise ValueError('bbox_head of a cascade must have reg_class_agnostic=True')
-    if any(type(part) is not FCNMaskHead for part in masks):
-        raise ValueError(
-            f'mask_head must be FCNMaskHead, it is {type(masks[0]).__name__}'
-        )
+    if head.with_mask:
+        for _, part in stages(head.mask_roi_extractor, head.mask_head):
+            if type(part) is not FCNMaskHead:
+                raise ValueError(
+                    f'mask_head must be FCNMaskHead, it is {type(part).__name__}'
+                )
     for part in head.modules():
         if isinstance(part, SingleRoIExtractor):
             check_extractor(part)
@@ -265,7 +248,8 @@ class RetinaNetGraph(Graph):
     input.
     """
 
-    task, outputs = 'detection', ('scores', 'boxes', 'labels')
+    task = 'detection'
+    outputs = ('scores', 'boxes', 'labels')
     formats = ('onnx',)
     num_classes: int
 
@@ -277,30 +261,22 @@ class RetinaNetGraph(Graph):
             raise ValueError(
                 f'bbox_head must be RetinaHead, it is {type(self.head).__name__}'
             )
-        self.num_classes, self.settings = self.head.num_classes, self.head.test_cfg
+        self.num_classes = self.head.num_classes
+        self.settings = self.head.test_cfg
         self.candidates = AnchorCandidates(
             self.head, self.settings.get('nms_pre', -1), self.settings.score_thr
         )
-        self.preprocess = Preprocess(model.data_preprocessor)
         self.cast_backbone()
-        height, width = (
-            max(side, 2 * self.candidates.coarsest) for side in self.generic
-        )
-        self.generic = height, width
+        self.generic = self.candidates.enough(self.generic)
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         maps = self.head(self.model.extract_feat(x))
-        levels = [
-            self.candidates(level, *pair)
-            for level, pair in enumerate(zip(*maps, strict=True))
-        ]
-        scores, boxes, labels = (
-            torch.cat(parts, 1) for parts in zip(*levels, strict=True)
-        )
-        boxes = clip_boxes(boxes, *frame.size)  # [B, K, 4]
-        sides = boxes[..., 2:] - boxes[..., :2]
-        enough = (sides > self.settings.get('min_bbox_size', -1)).all(-1)
-        scores = torch.where(enough, scores, 0.0)
+        pairs = enumerate(zip(*maps, strict=True))
+        levels = [self.candidates(level, *pair) for level, pair in pairs]
+        parts = zip(*levels, strict=True)
+        scores, boxes, labels = [torch.cat(part, 1) for part in parts]
+        boxes = clip_boxes(boxes, *frame.size)  # [B, N, 4]
+        scores = without_small(scores, boxes, self.settings)
         # As in mmdet, each class has a place of its own, where boxes of no other class overlap.
         apart = boxes + labels[..., None] * (boxes.amax((1, 2), keepdim=True) + 1)
         kept = suppress(apart, scores, self.settings.nms.iou_threshold)

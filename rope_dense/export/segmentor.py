@@ -12,7 +12,7 @@ from torch import Tensor
 from ..models.eomt.segmentor import EoMTSegmentor
 from ..utils.sizes import ImageSize
 from .client import Frame
-from .graphs import Graph, Preprocess, check_methods, crop_maps
+from .graphs import Graph, Outputs, check_methods, crop_maps
 from .parts import FeatureFusion
 
 
@@ -37,7 +37,6 @@ class SegmentorGraph(Graph):
         self.check(model)
         super().__init__(model, dtype)
         self.num_classes = model.num_classes if self.task == 'segmentation' else None
-        self.preprocess = Preprocess(model.data_preprocessor)
         if self.model.with_auxiliary_head:
             del self.model.auxiliary_head  # for training only
         self.cast_backbone()
@@ -60,30 +59,33 @@ class SegmentorGraph(Graph):
         places = 2
         if any(isinstance(part, FeatureFusion) for part in self.model.modules()):
             places = 3  # DPT halves the map
-        height, width = (max(side, places * coarsest) for side in self.generic)
-        return height, width
+        least = places * coarsest
+        height, width = self.generic
+        return max(height, least), max(width, least)
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         logits = frame.maps(self.predict(x, frame.size))
         return logits, logits.argmax(1)
 
     def predict(self, x: Tensor, size: ImageSize) -> Tensor:
         """The map that the model decodes, [B, K, H, W]."""
         padded = MapSize(x.shape[2:])
-        logits = self.model.encode_decode(x, [dict(img_shape=padded, pad_shape=padded)])
+        meta = dict(img_shape=padded, pad_shape=padded)
+        logits = self.model.encode_decode(x, [meta])
         return crop_maps(logits, size) if self.divisor > 1 else logits
 
 
 class DepthGraph(SegmentorGraph):
     """mmseg's ``DepthEstimator``: uint8 images to depth [B, 1, H, W], float32, in metres."""
 
-    task, outputs = 'depth', ('depth',)
+    task = 'depth'
+    outputs = ('depth',)
 
     def check(self, model: DepthEstimator) -> None:
         """Raise ValueError for a model that cannot be exported."""
         check_methods(model, DepthEstimator, 'postprocess_result')
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         return (frame.maps(self.predict(x, frame.size)),)
 
 

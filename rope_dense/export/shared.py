@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..models.shared_backbone import FEATURES, SharedBackbone, TaskBackbone, share_parts
 from .client import Frame
-from .graphs import Graph, Preprocess, graph_of
+from .graphs import Graph, Outputs, graph_of
 
 
 class SharedGraph(Graph):
@@ -25,59 +25,56 @@ class SharedGraph(Graph):
     def __init__(self, model: SharedBackbone, dtype: torch.dtype) -> None:
         super().__init__(model, dtype)
         shared = self.model
-        self.preprocess = Preprocess(shared.data_preprocessor)
-        self.graphs = nn.ModuleDict(
-            {name: graph_of(task, dtype) for name, task in model.tasks.items()}
-        )
         shared.backbone.to(dtype)
-        for graph in self.graphs.values():
+        self.graphs = nn.ModuleDict()
+        parts: list[str] = []
+        outputs: list[str] = []
+        heights = []
+        widths = []
+        for name, task in model.tasks.items():
+            graph = graph_of(task, dtype)
+            self.graphs[name] = graph
             graph.preprocess = self.preprocess  # done once, for all
             for part in graph.modules():
                 if isinstance(part, TaskBackbone):
                     share_parts(shared.backbone, part)
+            heights.append(graph.generic[0])
+            widths.append(graph.generic[1])
+            self.formats = tuple(x for x in self.formats if x in graph.formats)
+            parts += graph.float32_parts
+            outputs += self.names_of(name)
         shared.tasks = nn.ModuleDict()
-        heights, widths = zip(
-            *(graph.generic for graph in self.graphs.values()), strict=True
-        )
         self.generic = max(heights), max(widths)
-        self.formats = tuple(
-            name
-            for name in self.formats
-            if all(name in g.formats for g in self.graphs.values())
-        )
-        parts = [part for graph in self.graphs.values() for part in graph.float32_parts]
         self.float32_parts = tuple(dict.fromkeys(parts))
         self.metas = shared.dataset_metas
-        self.outputs = (
-            *(output for outputs in self.names().values() for output in outputs),
-            *([FEATURES] if shared.features else []),
-        )
+        if shared.features:
+            outputs.append(FEATURES)
+        self.outputs = tuple(outputs)
 
-    def names(self) -> dict[str, list[str]]:
-        """The names of the outputs of each task."""
-        return {
-            task: [f'{task}_{name}' for name in graph.outputs]
-            for task, graph in self.graphs.items()
-        }
+    def names_of(self, task: str) -> list[str]:
+        """The names of the outputs of a task."""
+        return [f'{task}_{name}' for name in self.graphs[task].outputs]
 
     @property
     def detections(self) -> list[list[str]]:
-        names = self.names()
-        return [names[task] for task, g in self.graphs.items() if g.task == 'detection']
+        found = []
+        for task, graph in self.graphs.items():
+            if graph.task == 'detection':
+                found.append(self.names_of(task))
+        return found
 
     def details(self) -> dict:
-        tasks = {
-            name: dict(
+        tasks = {}
+        for name, graph in self.graphs.items():
+            tasks[name] = dict(
                 task=graph.task,
-                outputs=self.names()[name],
+                outputs=self.names_of(name),
                 num_classes=graph.num_classes,
                 classes=self.metas[name].get('classes'),
             )
-            for name, graph in self.graphs.items()
-        }
         return dict(tasks=tasks)
 
-    def results(self, x: Tensor, frame: Frame) -> tuple[Tensor, ...]:
+    def results(self, x: Tensor, frame: Frame) -> Outputs:
         outputs: list[Tensor] = []
         with self.model.encoded(x.to(self.dtype)):
             for graph in self.graphs.values():

@@ -1,7 +1,4 @@
-"""Write a trained model to a file, and compare the file with the model.
-
-Write a trained model as the files of a hub repository, and upload them.
-"""
+"""Write a trained model to a file, compared with the model, or to a repository of the hub."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -59,11 +56,12 @@ def export_model(
     Raises:
         UsageError, CheckpointError, ValueError: the model cannot be read or exported so.
     """
-    out, precisions = Path(out), {name: dtype for dtype, name in DTYPES.items()}
+    out = Path(out)
     check_export_path(out)
-    pixels: ImageSize | Dynamic = (
-        'dynamic' if size == 'dynamic' else to_2tuple(parse_size(size))
-    )
+    precisions = {name: dtype for dtype, name in DTYPES.items()}
+    pixels: ImageSize | Dynamic = 'dynamic'
+    if size != 'dynamic':
+        pixels = to_2tuple(parse_size(size))
     cfg, weights = find_model(config, checkpoint, cfg_options)
     model, classes, colours = trained_model(cfg, weights)
     print(f'{out}: the model is traced and compared, which takes minutes', flush=True)
@@ -84,13 +82,12 @@ def export_model(
             opset=opset,
         )
     for name, value in metadata.items():
-        print(
-            f'{name:15} {part_text(value) if name in ("colours", "meaning") else value}'
-        )
-    print(
-        f'{out}: {out.stat().st_size / 1e6:.1f} MB; the same in {out.with_suffix(".json")}'
-    )
-    if too_large := size_advice_text(metadata):
+        text = part_text(value) if name in ('colours', 'meaning') else value
+        print(f'{name:15} {text}')
+    size_text = f'{out.stat().st_size / 1e6:.1f} MB'
+    print(f'{out}: {size_text}; the same in {out.with_suffix(".json")}')
+    too_large = size_advice_text(metadata)
+    if too_large:
         print(f'{out}: {too_large}')
     with show_elapsed(f'{out}: compared with the model'):
         for line in compare_file(out, model, metadata):
@@ -110,11 +107,11 @@ def trained_model(
         return build_model(cfg), None, None
     loops = ['test'] if cfg.get('test_dataloader') else []
     used = ready(cfg, *loops, weights=checkpoint, has_runner=False, has_data=False)
-    model, stored = used.model, used.checkpoint
-    # A model of the hub has its classes in the config.
-    classes = stored_classes(stored).get('classes') or (cfg.get('metainfo') or {}).get(
-        'classes'
-    )
+    model = used.model
+    stored = used.checkpoint
+    classes = stored_classes(stored).get('classes')
+    if not classes:  # a model of the hub has its classes in the config
+        classes = (cfg.get('metainfo') or {}).get('classes')
     if classes is None or cfg.get('test_dataloader') is None:
         return model, classes, None
     return model, classes, classes_and_colours(cfg, stored)[1]
@@ -124,10 +121,8 @@ def size_advice_text(metadata: dict) -> str:
     """Advice if the file takes no images as small as the test pipeline's; '' if it takes them."""
     if metadata['resize'] is None or metadata['size'] != 'dynamic':
         return ''
-    (width, height), (rows, columns) = (
-        metadata['resize']['scale'],
-        metadata['smallest_size'],
-    )
+    width, height = metadata['resize']['scale']
+    rows, columns = metadata['smallest_size']
     if height >= rows and width >= columns:
         return ''
     return (
@@ -140,14 +135,17 @@ def resize_of(cfg: Config) -> dict | None:
     """The size of the test pipeline: of its first Resize; None without one."""
     loader = cfg.get('test_dataloader') or {}
     steps = size_steps((loader.get('dataset') or {}).get('pipeline'))
-    step = next((step for _, step, _ in steps if step.type.endswith('Resize')), None)
-    if step is None or isinstance(step.scale, (int, float)):
+    for _, step, _ in steps:
+        if step.type.endswith('Resize'):
+            break
+    else:
         return None
-    antialias = step.get('backend') == 'pillow'
+    if isinstance(step.scale, (int, float)):
+        return None
     return dict(
-        scale=[*step.scale],
+        scale=list(step.scale),
         keep_ratio=bool(step.get('keep_ratio')),
-        antialias=antialias,
+        antialias=step.get('backend') == 'pillow',
     )
 
 
@@ -183,7 +181,10 @@ def push_model(
     used = ready(cfg, 'test', weights=weights, has_runner=False, has_data=False)
     classes, colours = classes_and_colours(cfg, used.checkpoint)
     numbers = mask_numbers(cfg)
-    masks = [] if numbers is None else numbers[[*range(len(classes)), -1]].tolist()
+    masks = []
+    if numbers is not None:
+        of_classes = list(range(len(classes)))
+        masks = numbers[[*of_classes, -1]].tolist()
     with TemporaryDirectory() as temporary:
         written = save_for_hub(
             cfg,
@@ -198,6 +199,5 @@ def push_model(
         )
         if folder is None:
             return push_to_hub(written, name, private=private)
-        return (
-            f'{written}: {", ".join(sorted(path.name for path in written.iterdir()))}'
-        )
+        files = sorted(path.name for path in written.iterdir())
+        return f'{written}: {", ".join(files)}'

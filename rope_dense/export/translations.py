@@ -15,7 +15,7 @@ import torch
 from onnxscript import opset18
 from onnxscript.function_libs.torch_lib.ops import core
 
-from . import anchors as rois  # noqa: F401  # registers its operators
+from . import anchors  # noqa: F401  # registers its operators
 
 op: Any = opset18  # whose types do not know that constants become tensors
 aten = torch.ops.aten
@@ -23,7 +23,8 @@ aten = torch.ops.aten
 
 def flatten(x: Any, start: int = 0, end: int = -1) -> Any:
     """One axis in place of several."""
-    start, end = start % len(x.shape), end % len(x.shape)
+    start %= len(x.shape)
+    end %= len(x.shape)
     merged = x.shape[start : end + 1]
     size = math.prod(merged) if all(isinstance(side, int) for side in merged) else -1
     return replace_axes(x, start, [size], end + 1)
@@ -45,9 +46,9 @@ def replace_axes(x: Any, start: int, sizes: Sequence[Any], end: int) -> Any:
     shape += sizes
     for axis in range(end, len(x.shape)):
         side = x.shape[axis]
-        shape.append(
-            side if isinstance(side, int) else op.Shape(x, start=axis, end=axis + 1)
-        )
+        if not isinstance(side, int):
+            side = op.Shape(x, start=axis, end=axis + 1)
+        shape.append(side)
     return op.Reshape(x, shape)
 
 
@@ -76,8 +77,9 @@ def rms_norm(
 
 
 def roi_align(maps: Any, regions: Any, size: int, scale: float, samples: int) -> Any:
-    """See rois.py."""
-    image = op.Cast(op.Squeeze(op.Slice(regions, [0], [1], [1]), [1]), to=7)  # int64
+    """See anchors.py."""
+    image = op.Squeeze(op.Slice(regions, [0], [1], [1]), [1])
+    image = op.Cast(image, to=7)  # int64
     return op.RoiAlign(
         maps,
         op.Slice(regions, [1], [5], [1]),
@@ -92,7 +94,7 @@ def roi_align(maps: Any, regions: Any, size: int, scale: float, samples: int) ->
 
 
 def suppress(boxes: Any, scores: Any, threshold: float) -> Any:
-    """See rois.py."""
+    """See anchors.py."""
     chosen = op.NonMaxSuppression(
         boxes,
         op.Unsqueeze(scores, [1]),  # one class for each group
@@ -105,12 +107,17 @@ def suppress(boxes: Any, scores: Any, threshold: float) -> Any:
     return op.ScatterND(none, index, op.GatherND(scores, index))
 
 
+def same(x: Any, *_: Any) -> Any:
+    """The input."""
+    return op.Identity(x)
+
+
 TABLE: dict[Callable, Callable] = {
     aten.to.dtype: lambda x, dtype, *_, **settings: op.Cast(x, to=dtype),
     aten.to.device: lambda x, device, dtype, *_, **settings: op.Cast(x, to=dtype),
-    aten.dropout.default: lambda x, *_: op.Identity(x),
-    aten.feature_dropout.default: lambda x, *_: op.Identity(x),
-    aten.detach_.default: lambda x: op.Identity(x),
+    aten.dropout.default: same,
+    aten.feature_dropout.default: same,
+    aten.detach_.default: same,
     aten.rsub.Scalar: lambda x, other: op.Sub(op.CastLike(other, x), x),
     aten.square.default: lambda x: op.Mul(x, x),
     aten.argsort.default: lambda x, dim=-1: core.aten_sort(x, dim)[1],

@@ -31,8 +31,7 @@ class AnyChannels:
         super().__init__(**settings)
         if mean is None and std is None:
             return
-        is_pair = mean and std and len(mean) == len(std)
-        if not is_pair or min(std) <= 0:
+        if not mean or not std or len(mean) != len(std) or min(std) <= 0:
             refuse('std', std, f'a number above 0 for each value of mean={mean}')
         for name, values in dict(mean=mean, std=std).items():
             tensor = torch.tensor(list(values), dtype=torch.float32)

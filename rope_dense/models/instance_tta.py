@@ -6,7 +6,6 @@ from mmdet.models.test_time_augs import DetTTAModel
 from mmdet.structures import DetDataSample
 from mmengine.registry import MODELS
 from mmengine.structures import InstanceData
-from torch import Tensor
 
 FLIPPED_AXES = {'horizontal': (2,), 'vertical': (1,), 'diagonal': (1, 2)}
 
@@ -28,6 +27,12 @@ class InstanceTTAModel(DetTTAModel):
 
     def _merge_views(self, views: list[DetDataSample]) -> DetDataSample:
         found = [view.pred_instances for view in views]
+        masks = []  # [M, H, W] each, on the image as it is stored
+        for view in views:
+            some = view.pred_instances.masks
+            if view.flip:
+                some = some.flip(FLIPPED_AXES[view.flip_direction])
+            masks.append(some)
         boxes, scores = self.merge_aug_bboxes(
             [instances.bboxes for instances in found],
             [instances.scores for instances in found],
@@ -37,16 +42,10 @@ class InstanceTTAModel(DetTTAModel):
             bboxes=boxes,
             scores=scores,
             labels=torch.cat([instances.labels for instances in found]),
-            masks=torch.cat([unflipped_masks(view) for view in views]),
+            masks=torch.cat(masks),
         )
         if len(objects):  # else mmcv's function fails
             kept = batched_nms(boxes, scores, objects.labels, self.tta_cfg['nms'])[1]
             objects = objects[kept[: self.tta_cfg['max_per_img']]]
         views[0].pred_instances = objects
         return views[0]
-
-
-def unflipped_masks(view: DetDataSample) -> Tensor:
-    """Masks [M, H, W] of a view, on the image as it is stored."""
-    masks = view.pred_instances.masks
-    return masks.flip(FLIPPED_AXES[view.flip_direction]) if view.flip else masks

@@ -1,10 +1,14 @@
 """Sizes of maps, and the places of their cells. Letters: H x W map, C channels."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from ..rope import Coordinates
 from ..utils.sizes import Size
+
+Maps = Sequence[Tensor]  # [B, C, H, W] of each level, large to small
 
 
 def cell_centres(size: Size, device: torch.device) -> Tensor:

@@ -257,13 +257,13 @@ def read_task(name: str, task: dict) -> Config:
 
 def common_preprocessor(configs: Mapping[str, Config]) -> ImgDataPreprocessor:
     """The preprocessor of all tasks; its divisor is a multiple of theirs."""
-    pixels = {}
+    pixels: dict[str, dict[str, Any]] = {}
     divisors = []
     for name, cfg in configs.items():
         settings = cfg.model.get('data_preprocessor') or {}
         found = pixels[name] = {}
         for key, default in PIXELS.items():
-            value = settings.get(key, default)
+            value: Any = settings.get(key, default)
             is_list = isinstance(value, (list, tuple))
             found[key] = list(map(float, value)) if is_list else value
         padding = (settings.get('test_cfg') or {}).get('size_divisor')

@@ -16,6 +16,7 @@ from mmengine.registry import MODELS
 from torch import Tensor, nn
 
 Mode = Literal['tensor', 'predict', 'loss']
+Losses = dict[str, Tensor]  # by name
 
 
 class UnlabelledModel(BaseModel):
@@ -31,7 +32,7 @@ class UnlabelledModel(BaseModel):
         self.head: Any = None  # which names pictures by their features
 
     @abstractmethod
-    def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+    def losses(self, inputs: Tensor, numbers: Tensor) -> Losses:
         """The losses of images [B, 3, height, width], of the pictures with these numbers [B]."""
 
     def forward(
@@ -41,8 +42,8 @@ class UnlabelledModel(BaseModel):
         mode: Mode = 'tensor',
     ) -> Any:
         """The features [B, C] ('tensor'), a dict for each image ('predict') or losses ('loss')."""
-        numbers = [x.number for x in data_samples or ()]
-        numbers = torch.tensor(numbers, device=inputs.device)
+        given = [x.number for x in data_samples or ()]
+        numbers = torch.tensor(given, device=inputs.device)
         if mode == 'loss':
             return self.losses(inputs, numbers)
         features = last_of(self.backbone, inputs)[1]
@@ -84,7 +85,7 @@ class PictureClassifier(UnlabelledModel):
         self.mixed = mixed
         self.head = nn.Linear(self.backbone.out_channels[-1], num_pictures, bias=False)
 
-    def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+    def losses(self, inputs: Tensor, numbers: Tensor) -> Losses:
         others = torch.arange(len(inputs))
         share = 1.0
         if torch.rand(()).item() < self.mixed:
@@ -140,7 +141,7 @@ class FeatureDistiller(UnlabelledModel):
         self.teacher.eval()
         return self
 
-    def losses(self, inputs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+    def losses(self, inputs: Tensor, numbers: Tensor) -> Losses:
         maps, token = last_of(self.backbone, inputs)
         given, (mean, std) = self.data_preprocessor, self.pixels
         images = (inputs * given.std + given.mean - mean) / std

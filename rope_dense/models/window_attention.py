@@ -17,7 +17,7 @@ WINDOW = 9  # keys of a window along an axis
 MAX_BYTES = 64 * 2**20  # of the windows that are in memory at once
 
 
-def window_attention(queries: Tensor, values: Tensor, step: int = 1) -> Tensor:
+def window_attention(queries: Tensor, values: Tensor, step: int) -> Tensor:
     """Values of a coarse grid at the positions of a fine one.
 
     Keys are averages of the queries over the coarse positions. Windows of keys and values are

@@ -49,10 +49,11 @@ class Convolution:
         mask: Tensor | None,
     ) -> Tensor:
         """Output [B, D, H', W'] of maps [B, C, H, W] and a kernel [D, C / groups, kh, kw]."""
-        torchvision = torchvision_operators(maps.device)
-        if torchvision and mask is not None:
-            arguments = self.for_torchvision(maps, weight, offset, mask)
-            return torchvision.deform_conv2d(*arguments)
+        if mask is not None:
+            torchvision = torchvision_operators(maps.device)
+            if torchvision:
+                arguments = self.for_torchvision(maps, weight, offset, mask)
+                return torchvision.deform_conv2d(*arguments)
         kernel = self.grouped(weight)
         output = kernel.new_empty(len(maps), len(weight), *offset.shape[2:])
         for image in self.images(maps, offset):

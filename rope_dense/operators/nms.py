@@ -32,9 +32,10 @@ def nms(
     """
     threshold = c_float(iou_threshold).value
     boxes = at_least_float32(boxes)
-    torchvision = torchvision_operators(boxes.device)
-    if torchvision and offset == 0:
-        return torchvision.nms(boxes, scores.to(boxes.dtype), threshold)
+    if offset == 0:
+        torchvision = torchvision_operators(boxes.device)
+        if torchvision:
+            return torchvision.nms(boxes, scores.to(boxes.dtype), threshold)
     iou = make_pairwise_iou(boxes, offset)
     order = scores.sort(stable=True, descending=True).indices
     number = COLUMNS_CPU if boxes.device.type == 'cpu' else COLUMNS

@@ -188,8 +188,8 @@ def roi_align_forward(
     """
     places = aligned_height, aligned_width
     scale = c_float(spatial_scale).value
-    torchvision = torchvision_operators(input.device)
-    if torchvision and pool_mode == 1:
+    torchvision = torchvision_operators(input.device) if pool_mode == 1 else None
+    if torchvision:
         maps = at_least_float32(input)
         settings = (scale, *places, sampling_ratio, aligned)
         output.copy_(torchvision.roi_align(maps, rois.to(maps.dtype), *settings))

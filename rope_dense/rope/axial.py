@@ -180,7 +180,6 @@ class OffsetAxialRoPE(AxialRoPE):
     def forward(self, x: Tensor, grid: Size, window_size: Size | None = None) -> Rotary:
         """See ``RotaryEmbedding``."""
         rotary = super().forward(x, grid, window_size)
-        angles = rotary.angles - self.angle_offset.to(
-            rotary.angles.dtype
-        )  # [n, h or 1, P]
+        # [n, h or 1, P]
+        angles = rotary.angles - self.angle_offset.to(rotary.angles.dtype)
         return replace(rotary, angles=angles)

@@ -138,10 +138,8 @@ class GridRoPE(RotaryEmbedding):
         # Angles are float32 whatever the precision of the model, or better.
         dtype = torch.promote_types(x.dtype, torch.float32)
         coordinates, freqs = self.coordinates, self.frequency_source()
-        settings = (
-            self.pair_layout,
-            self.scaling,
-        )  # read once: another thread may set them
+        # Read once: another thread may set them.
+        settings = (self.pair_layout, self.scaling)
         augments = self.training and coordinates.random
         if not isinstance(freqs, Tensor):
             if not augments:
@@ -149,9 +147,10 @@ class GridRoPE(RotaryEmbedding):
                     freqs, *settings, coordinates, size, span, dtype, device=x.device
                 )
             freqs = freqs.tensor(x.device)
+        # [n, 2]
         positions = coordinates.positions(
             *size, grid=span, device=x.device, dtype=dtype
-        )  # [n, 2]
+        )
         if augments:
             positions = coordinates.augmented(positions)
         return linear_rotary(positions, freqs, *settings, size)
@@ -216,10 +215,8 @@ def linear_rotary(
     """Angles of tokens at ``positions`` [n, 2], of a grid or window of ``size``."""
     freqs, attention_scale = freqs.to(positions.dtype), 1.0
     if scaling is not None:
-        freqs, attention_scale = (
-            scaling.scale(freqs, *size),
-            scaling.attention_scale(*size),
-        )
+        freqs = scaling.scale(freqs, *size)
+        attention_scale = scaling.attention_scale(*size)
     return Rotary(linear_angles(positions, freqs), pair_layout, attention_scale)
 
 
@@ -241,9 +238,8 @@ class MixedRoPE(GridRoPE):
         coordinates: dict | None = None,
     ) -> None:
         super().__init__(head_dim, num_heads, theta, pair_layout, coordinates)
-        self.freqs = nn.Parameter(
-            mixed_frequencies(head_dim, num_heads, theta)
-        )  # [2, h, P]
+        # [2, h, P]
+        self.freqs = nn.Parameter(mixed_frequencies(head_dim, num_heads, theta))
 
     def frequency_source(self) -> Tensor:
         return self.freqs

@@ -165,10 +165,8 @@ def rotate_definition(
     """
     angles, layout = rotary.angles, rotary.pair_layout
     queries_keys, values = qkv[:, :, :2], qkv[:, :, 2:]
-    prefix, tokens = (
-        queries_keys[:, :num_prefix_tokens],
-        queries_keys[:, num_prefix_tokens:],
-    )
+    prefix = queries_keys[:, :num_prefix_tokens]
+    tokens = queries_keys[:, num_prefix_tokens:]
     angles = angles.unsqueeze(-3)  # [..., n, 1, h or 1, P], the same for both
     rotated_channels = 2 * angles.shape[-1]
     dtype = torch.promote_types(qkv.dtype, angles.dtype)
@@ -194,9 +192,8 @@ def angle_gradient(
     pairs = (
         x[:, num_prefix_tokens:, :2, :, :channels].to(dtype) for x in (rotated, grad)
     )
-    (a, b), (grad_a, grad_b) = (
-        split_pairs(x, layout) for x in pairs
-    )  # [B, n, 2, h, P]
+    # [B, n, 2, h, P]
+    (a, b), (grad_a, grad_b) = (split_pairs(x, layout) for x in pairs)
     return (a * grad_b - b * grad_a).sum(2).sum_to_size(angles.shape)
 
 
@@ -303,9 +300,8 @@ def rotate_complex(
     """
     out = qkv.clone(memory_format=torch.contiguous_format)
     table = torch.view_as_complex(cos_sin)
-    pairs = out[
-        :, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]
-    ]  # [B, n, 2, h, 2 P]
+    # [B, n, 2, h, 2 P]
+    pairs = out[:, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]]
     z = as_complex(pairs.to(torch.promote_types(out.dtype, cos_sin.dtype)), layout)
     z.mul_((table.conj() if inverse else table).unsqueeze(-3))
     if layout == 'half':

@@ -96,9 +96,8 @@ def launch(
     """
     batch, num_tokens, parts, heads, head_dim = source.shape
     positions, _, pairs, _ = cos_sin.shape[-4:]
-    block = (
-        THREADS * 16 // source.element_size()
-    )  # pairs: a thread loads two vectors of 128 bits
+    # Pairs: a thread loads two vectors of 128 bits.
+    block = THREADS * 16 // source.element_size()
     blocks = -(-num_tokens * heads * head_dim // 2 // block)
     images_each = 1 if cos_sin.dim() == 5 else max(1, batch * blocks // PROGRAMS)
     slots = -(-batch // images_each)
@@ -272,10 +271,8 @@ def rotate_kernel(
     if INTERLEAVED:
         token, head, channel, second = entry_token, entry_head, entry, 0
     else:  # P first channels, P second ones, and the channels to copy as two halves, too
-        channel, second = (
-            tl.where(pair < P, pair, pair + P),
-            tl.where(pair < P, P, D // 2 - P),
-        )
+        channel = tl.where(pair < P, pair, pair + P)
+        second = tl.where(pair < P, P, D // 2 - P)
     mask = token < num_tokens
     read = token * source_token_stride + head * source_head_stride + channel
     write = token * target_token_stride + head * target_head_stride + channel

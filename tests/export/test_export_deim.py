@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from helpers.exported import assert_plain, detected, onnx, pixels
-from helpers.exported_models import deim, ecdet, masked, on_swin, shallow
+from helpers.exported_models import deim, ecdet, masked, on_swin, program_of, shallow
 from rope_dense.export import export
-from rope_dense.export.compare import program_of
 from rope_dense.export.graphs import graph_of
 from rope_dense.models.deim.detector import DEIM
 

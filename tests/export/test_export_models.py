@@ -27,13 +27,14 @@ from helpers.exported_models import (
     five_channels,
     linear,
     mask2former,
+    program_of,
     retinanet,
     small_model,
     upernet,
 )
 from helpers.small_configs import CONFIGS
 from rope_dense.export import export
-from rope_dense.export.compare import compare_file, program_of
+from rope_dense.export.compare import compare_file
 from rope_dense.export.exporter import trace
 from rope_dense.export.graphs import graph_of
 

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from helpers.exported import assert_plain, pixels
-from helpers.exported_models import oriented
+from helpers.exported_models import oriented, program_of
 from rope_dense.export import export
-from rope_dense.export.compare import program_of
 from rope_dense.models.deim.oriented_boxes import from_rotated
 
 SIZES = ((1, 64, 64), (2, 97, 160), (3, 192, 75), (1, 131, 224))  # none is traced

@@ -20,8 +20,9 @@ from helpers.exported import (
     onnx,
     pixels,
 )
+from helpers.exported_models import program_of
 from rope_dense.export import export
-from rope_dense.export.compare import compare_file, program_of
+from rope_dense.export.compare import compare_file
 from rope_dense.export.graphs import graph_of
 from rope_dense.models.shared_backbone import SharedBackbone
 

@@ -382,3 +382,8 @@ def differences(
                 difference = largest_difference(graph, actual, expected)
                 worst[name] = max(worst.get(name, 0.0), difference)
     return worst
+
+
+def program_of(path: Path) -> Runner:
+    """A file in ONNX Runtime, with all its optimisations, or in PyTorch, loaded once."""
+    return next(iter(runners(path).values()))

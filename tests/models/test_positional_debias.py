@@ -155,7 +155,7 @@ def test_it_is_exported_with_the_basis_of_a_size(tmp_path: Path) -> None:
     """In a file the basis is a constant, and there is one pass through the backbone."""
     pytest.importorskip('mmseg')
     from rope_dense.export import export
-    from rope_dense.export.compare import largest_difference, program_of
+    from rope_dense.export.compare import largest_difference, runners
     from rope_dense.export.graphs import graph_of
 
     head = dict(
@@ -181,7 +181,8 @@ def test_it_is_exported_with_the_basis_of_a_size(tmp_path: Path) -> None:
     path, graph = tmp_path / 'model.pt2', graph_of(model)
     export(model, path, size=(64, 80))
     image = torch.randint(0, 256, (1, 3, 64, 80), dtype=torch.uint8)
-    found = program_of(path)(image)
+    (run_file,) = runners(path).values()
+    found = run_file(image)
     with torch.no_grad():
         assert largest_difference(graph, found, graph(image)) < 1e-5
     names = [str(node.target) for node in torch.export.load(path).graph.nodes]

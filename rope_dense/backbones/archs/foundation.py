@@ -118,9 +118,8 @@ SAPIENS2 = dict(
 )
 
 FOUNDATION_ARCHS: dict[str, dict] = {
-    'dinov3_tiny': dict(
-        TINY, **DINOV3
-    ),  # of EUPE (Zhu et al., 2026), with qkv_bias='qv'
+    # Of EUPE (Zhu et al., 2026), with qkv_bias='qv'.
+    'dinov3_tiny': dict(TINY, **DINOV3),
     'dinov3_small': dict(SMALL, **DINOV3),
     'dinov3_small_plus': dict(SMALL, **DINOV3, mlp='swiglu'),
     'dinov3_base': dict(BASE, **DINOV3),

@@ -14,6 +14,7 @@ from ...utils.validation import checked_settings
 from .masks import mask_losses
 from .matching import POINT_RATIO, Matcher, box_overlaps
 from .predictions import (
+    Losses,
     Pairs,
     Prediction,
     Targets,
@@ -116,9 +117,7 @@ class Criterion:
         self.gamma = mal_gamma
         self.reg_scale = reg_scale
 
-    def __call__(
-        self, outputs: Outputs, targets: Targets, epoch: int = 0
-    ) -> dict[str, Tensor]:
+    def __call__(self, outputs: Outputs, targets: Targets, epoch: int = 0) -> Losses:
         """Losses by name, weighted, float32.
 
         ``loss_*`` are of the last layer, ``d0.loss_*`` and so on of the earlier ones, ``pre.`` and
@@ -129,7 +128,7 @@ class Criterion:
         sets = [*layers, outputs.pre, outputs.encoder]
         each, union = self.matcher(sets, targets, epoch)
         boxes, num_boxes, noisy = count_pairs(outputs, union, len(targets.labels))
-        losses: dict[str, Tensor] = {}
+        losses: Losses = {}
         last = len(layers) - 1
         names = {last: '', last + 1: 'pre.', last + 2: 'enc.'}
         for index, (prediction, pairs) in enumerate(zip(sets, each, strict=True)):
@@ -162,7 +161,7 @@ class Criterion:
         bins: Tensor,
         teacher: Prediction | None,
         balance: LossPairs,
-    ) -> dict[str, Tensor]:
+    ) -> Losses:
         """Losses of one set of predictions.
 
         Args:
@@ -199,7 +198,7 @@ class Criterion:
         """IoU [M] of boxes and annotations [M, 4]."""
         return box_overlaps(boxes, targets, 'iou', aligned=True)
 
-    def box_losses(self, boxes: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def box_losses(self, boxes: Tensor, targets: Tensor) -> Losses:
         """Sums of the losses of boxes [M, 4], not weighted."""
         giou = box_overlaps(boxes, targets, 'giou', aligned=True)
         distance = F.l1_loss(boxes, targets, reduction='sum')

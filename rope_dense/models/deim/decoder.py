@@ -11,6 +11,7 @@ from mmdet.models.layers import inverse_sigmoid
 from torch import Tensor, nn
 
 from ...utils.validation import check_choice, checked_indexes
+from ..maps import Maps
 from .layers import (
     FFN,
     DeformableAttention,
@@ -125,7 +126,7 @@ class DEIMDecoder(nn.Module):
         self,
         queries: Tensor,
         boxes: Tensor,
-        maps: Sequence[Tensor],
+        maps: Maps,
         mask: Tensor | None = None,
     ) -> tuple[list[Prediction], Prediction | None]:
         """Predictions of all layers in training, else of layer ``eval_idx`` alone.
@@ -182,7 +183,7 @@ class DEIMDecoder(nn.Module):
         """The numbers of boxes that positions of queries are made of."""
         return boxes
 
-    def frames(self, boxes: Tensor, maps: Sequence[Tensor]) -> Tensor:
+    def frames(self, boxes: Tensor, maps: Maps) -> Tensor:
         """Boxes as the deformable attention to maps takes them."""
         return boxes
 

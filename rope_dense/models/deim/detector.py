@@ -12,6 +12,7 @@ from torch import Tensor
 from ..maps import size_of
 from .encoder import SpatialTuningAdapter
 from .layers import RepConv
+from .predictions import Losses
 
 
 @MODELS.register_module()
@@ -82,9 +83,7 @@ class DEIM(BaseDetector):
         self.bbox_head.drop_unused()
         return self
 
-    def loss(
-        self, batch_inputs: Tensor, batch_data_samples: SampleList
-    ) -> dict[str, Tensor]:
+    def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> Losses:
         """Losses by name, see ``Criterion``; RuntimeError if the model was deployed."""
         if self.is_deployed:
             raise RuntimeError(

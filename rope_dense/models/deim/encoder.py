@@ -17,7 +17,7 @@ from ...backbones.layers import sines_and_cosines, to_map
 from ...rope import Coordinates
 from ...utils.memo import memo
 from ...utils.sizes import Size
-from ..maps import size_of
+from ..maps import Maps, size_of
 from .layers import BN, ConvNorm, ELANBlock, SelfAttention, resize_map
 
 
@@ -61,12 +61,12 @@ class DEIMEncoder(BaseModule):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(init_cfg)
-        self.projections = nn.ModuleList()
-        for number in in_channels:
-            projection = nn.Identity()
-            if number != embed_dims:
-                projection = ConvNorm(number, embed_dims, 1, norm_cfg=norm_cfg)
-            self.projections.append(projection)
+        self.projections = nn.ModuleList(
+            nn.Identity()
+            if number == embed_dims
+            else ConvNorm(number, embed_dims, 1, norm_cfg=norm_cfg)
+            for number in in_channels
+        )
         self.attention = AttentionLayer(
             embed_dims, num_heads, feedforward_channels, act
         )
@@ -93,7 +93,7 @@ class DEIMEncoder(BaseModule):
             )
             self.downs.append(nn.Sequential(mix, shrink))
 
-    def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, maps: Maps) -> tuple[Tensor, ...]:
         """Maps, large to small, to maps [B, C, H, W] of the same sizes."""
         pairs = zip(self.projections, maps, strict=True)
         *others, last = [project(x) for project, x in pairs]
@@ -194,7 +194,7 @@ class SpatialTuningAdapter(BaseModule):
             for width in widths[1:]
         )
 
-    def forward(self, maps: Sequence[Tensor], image: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, maps: Maps, image: Tensor) -> tuple[Tensor, ...]:
         """Three maps of any sizes and images [B, image_channels, height, width] to three maps."""
         x = F.max_pool2d(self.stem(image), 3, stride=2, padding=1)
         outs: list[Tensor] = []
@@ -235,7 +235,7 @@ class MeanMapPyramid(BaseModule):
             for _ in range(number)
         )
 
-    def forward(self, maps: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def forward(self, maps: Maps) -> tuple[Tensor, ...]:
         """Maps [B, C, H, W] to three maps; the last has (H + 1) // 2 rows."""
         x = torch.stack(list(maps)).mean(0)
         height, width = x.shape[2:]

@@ -3,7 +3,6 @@
 Letters: B images, C channels, K classes, Q queries, M detections of an image.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,15 +15,18 @@ from mmengine.structures import InstanceData
 from torch import Tensor
 
 from ...utils.sizes import ImageSize, smaller
+from ..maps import Maps
 from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
 from .masks import MaskHead, in_image
 from .matching import Matcher
 from .predictions import (
+    Losses,
     Prediction,
     Targets,
     gather_ignored,
     gather_targets,
+    in_pixels,
     tensor_like,
 )
 from .queries import ContrastiveDenoising, QuerySelection, take
@@ -101,7 +103,7 @@ class DEIMHead(BaseModule):
         scale = self.decoder.reg_scale
         self.criterion = self.parts.criterion(matcher, loss_weights, mal_gamma, scale)
 
-    def forward(self, maps: Sequence[Tensor]) -> Prediction:
+    def forward(self, maps: Maps) -> Prediction:
         """The prediction of layer ``eval_idx`` for maps [B, C, H, W], in evaluation mode."""
         selection = self.selection(maps)
         (prediction,), _ = self.decoder(selection.queries, selection.boxes, maps)
@@ -112,7 +114,7 @@ class DEIMHead(BaseModule):
         masks = self.mask_head.evaluate(maps[0], prediction.queries, last)
         return prediction._replace(masks=masks)
 
-    def forward_training(self, maps: Sequence[Tensor], targets: Targets) -> Outputs:
+    def forward_training(self, maps: Maps, targets: Targets) -> Outputs:
         """Predictions of all layers, with denoising queries in front of the others."""
         selection = self.selection(maps)
         encoder = Prediction(selection.logits, self.decoder.start(selection.boxes))
@@ -136,7 +138,7 @@ class DEIMHead(BaseModule):
         self,
         queries: Tensor,
         boxes: Tensor,
-        maps: Sequence[Tensor],
+        maps: Maps,
         mask: Tensor | None = None,
     ) -> list[Prediction]:
         """Predictions of all layers of the decoder, and last its boxes without distributions.
@@ -162,8 +164,8 @@ class DEIMHead(BaseModule):
             self.mask_head.drop_unused(self.decoder.eval_idx)
 
     def loss(
-        self, maps: Sequence[Tensor], batch_data_samples: SampleList, size: ImageSize
-    ) -> dict[str, Tensor]:
+        self, maps: Maps, batch_data_samples: SampleList, size: ImageSize
+    ) -> Losses:
         """Losses for images of ``size`` (height, width), see ``Criterion``."""
         targets = self.gather(batch_data_samples, size)
         if self.skip_ignored:
@@ -178,9 +180,7 @@ class DEIMHead(BaseModule):
         with_masks = self.mask_head is not None
         return gather_targets(batch_data_samples, size, with_masks=with_masks)
 
-    def predict_tensors(
-        self, maps: Sequence[Tensor], size: ImageSize
-    ) -> tuple[Tensor, ...]:
+    def predict_tensors(self, maps: Maps, size: ImageSize) -> tuple[Tensor, ...]:
         """The M best classes of queries, by falling score.
 
         Traces with any batch and sizes.
@@ -203,10 +203,7 @@ class DEIMHead(BaseModule):
             labels = labels.gather(1, order)
             query = query.gather(1, order)
             corners = take(corners, order)
-        height, width = size
-        x = corners[..., 0::2].clamp(0, 1) * width
-        y = corners[..., 1::2].clamp(0, 1) * height
-        boxes = torch.stack([x, y], -1).flatten(2)
+        boxes = in_pixels(corners, size)
         if prediction.masks is None:
             return scores, labels, boxes
         return scores, labels, boxes, prediction.masks.logits(query)
@@ -219,7 +216,7 @@ class DEIMHead(BaseModule):
 
     def predict(
         self,
-        maps: Sequence[Tensor],
+        maps: Maps,
         batch_data_samples: SampleList,
         size: ImageSize,
         rescale: bool = True,

@@ -224,7 +224,8 @@ class ConvNorm(ConvModule):
         stride: int = 1,
         groups: int = 1,
         act: str | None = None,
-        norm_cfg: dict = BN,
+        *,
+        norm_cfg: dict,
     ) -> None:
         super().__init__(
             in_channels,

@@ -13,7 +13,7 @@ from mmdet.models.utils import get_uncertain_point_coords_with_randomness
 from torch import Tensor, nn
 
 from .layers import resize_map
-from .predictions import Masks, Pairs, Targets
+from .predictions import Losses, Masks, Pairs, Targets
 
 OVERSAMPLE, IMPORTANT = 3, 0.75  # of the points of a loss: are drawn, and chosen
 CHUNK = 2**25  # values of the masks that are resized at a time
@@ -101,9 +101,7 @@ def enlarge(x: Tensor) -> Tensor:
     return resize_map(x, [2 * height, 2 * width])
 
 
-def mask_losses(
-    masks: Masks, targets: Targets, pairs: Pairs, ratio: int
-) -> dict[str, Tensor]:
+def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> Losses:
     """Sums of the cross entropy and of the dice loss of masks, at points where they are unsure.
 
     Args:

@@ -82,14 +82,14 @@ class Matcher:
         ends = np.cumsum([cost.numel() for cost in costs])[:-1]
         sets, _, rows, _ = logits.shape
         matches = []
-        for image, number in zip(np.split(flat, ends), targets.counts, strict=True):
-            values = image.reshape(sets, rows, number)
+        for some, number in zip(np.split(flat, ends), targets.counts, strict=True):
+            values = some.reshape(sets, rows, number)
             if not np.isfinite(values).any((0, 1)).all():  # an annotation fits no query
                 check_boxes(targets)
             finite = np.nan_to_num(values, nan=NOT_A_NUMBER)
             matches.append(list(map(linear_sum_assignment, finite)))
-        layers = list(zip(*matches, strict=True))
-        layers.append([unite(image, rows) for image in matches])
+        layers: list[Sequence[tuple]] = list(zip(*matches, strict=True))
+        layers.append([unite(layers_of_image, rows) for layers_of_image in matches])
         starts = np.cumsum([0, *targets.counts])
         pairs = [gather_pairs(layer, rows, starts) for layer in layers]
         *each, union = to_device(pairs, logits.device)

@@ -20,7 +20,6 @@ tokens, T boxes of all images.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,7 +32,7 @@ from torch import Tensor
 
 from ...utils.memo import memo
 from ...utils.sizes import ImageSize, Size
-from ..maps import cell_centres, size_of
+from ..maps import Maps, cell_centres, size_of
 from .criterion import WEIGHTS, Criterion
 from .decoder import DEIMDecoder
 from .head import DEIMHead, Parts
@@ -51,7 +50,7 @@ from .oriented_boxes import (
     saturate,
     to_rotated,
 )
-from .predictions import Targets, gather_boxes, take, tensor_like
+from .predictions import Losses, Targets, gather_boxes, take, tensor_like
 from .queries import ANCHOR_SIZE, ContrastiveDenoising, QuerySelection
 
 # About half of a side of movement.
@@ -131,7 +130,7 @@ class OrientedDecoder(DEIMDecoder):
         """Their centres and matrices in units of the image."""
         return entries(boxes)
 
-    def frames(self, boxes: Tensor, maps: Sequence[Tensor]) -> Tensor:
+    def frames(self, boxes: Tensor, maps: Maps) -> Tensor:
         """Centres and the columns of the matrices, [B, Q, 6], on a grid from -1 to 1."""
         centre, shape, _ = boxes.split(SPLIT, -1)
         scale = 2 * per_side(size_of(maps[0]), boxes)
@@ -210,7 +209,7 @@ class OrientedCriterion(Criterion):
         """IoU [M] of boxes and annotations [M, 7]."""
         return rotated_iou(boxes, targets, aligned=True)
 
-    def box_losses(self, boxes: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    def box_losses(self, boxes: Tensor, targets: Tensor) -> Losses:
         """Sums of the losses of boxes [M, 7], not weighted."""
         distance = F.l1_loss(entries(boxes), entries(targets), reduction='sum')
         return dict(bbox=distance, kld=saturate(divergence(boxes, targets)).sum())
@@ -272,9 +271,7 @@ class OrientedDEIMHead(DEIMHead):
         together = from_pixels(torch.cat(boxes).float(), size)
         return Targets(labels, together, counts, images=names)
 
-    def predict_tensors(
-        self, maps: Sequence[Tensor], size: ImageSize
-    ) -> tuple[Tensor, ...]:
+    def predict_tensors(self, maps: Maps, size: ImageSize) -> tuple[Tensor, ...]:
         """As of ``DEIMHead``, with boxes [B, M, 5], (cx, cy, w, h, angle) in pixels, le90."""
         prediction = self(maps)
         scores, labels, query = self.best(prediction.logits)
@@ -285,7 +282,7 @@ class OrientedDEIMHead(DEIMHead):
 
     def predict(
         self,
-        maps: Sequence[Tensor],
+        maps: Maps,
         batch_data_samples: SampleList,
         size: ImageSize,
         rescale: bool = True,

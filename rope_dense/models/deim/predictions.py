@@ -19,6 +19,8 @@ from torch import Tensor
 
 from ...utils.sizes import ImageSize
 
+Losses = dict[str, Tensor]  # by name
+
 
 class Targets(NamedTuple):
     """Annotations of all images, one image after the other.
@@ -148,6 +150,14 @@ def gather_ignored(samples: SampleList, size: ImageSize) -> Tensor | None:
 def tensor_like(numbers: Sequence[float], like: Tensor) -> Tensor:
     """Numbers as a tensor of the type of ``like``, on its device: a copy would wait for a GPU."""
     return torch.cat([like.new_full((1,), number) for number in numbers])
+
+
+def in_pixels(corners: Tensor, size: ImageSize) -> Tensor:
+    """Corners [..., 4] (left, top, right, bottom) from 0 to 1, at most, in pixels of ``size``."""
+    height, width = size
+    x = corners[..., 0::2].clamp(0, 1) * width
+    y = corners[..., 1::2].clamp(0, 1) * height
+    return torch.stack([x, y], -1).flatten(-2)
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ Letters: B images, C channels, K classes, H x W map, N tokens of all maps, Q que
 M most boxes of an image, G groups, D = 2 M G denoising queries, T boxes of all images.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from ...utils.memo import memo
 from ...utils.sizes import Size, smaller
-from ..maps import cell_centres, size_of
+from ..maps import Maps, cell_centres, size_of
 from .layers import class_layer, mlp
 from .predictions import Pairs, Targets, take
 
@@ -56,7 +55,7 @@ class QuerySelection(nn.Module):
         self.cls = class_layer(channels, num_classes)
         self.reg = mlp(channels, channels, 4, 3, zero=True)
 
-    def forward(self, maps: Sequence[Tensor]) -> Selection:
+    def forward(self, maps: Maps) -> Selection:
         """Maps [B, C, H, W], large to small, to queries."""
         anchors, valid = self.anchors(tuple(size_of(x) for x in maps), maps[0].device)
         tokens = torch.cat([x.flatten(2) for x in maps], 2).transpose(1, 2)  # [B, N, C]

@@ -81,9 +81,9 @@ class PMT(MaskQueries):
         # Half precision, if exported so.
         dtype = next(backbone.patch_embed.parameters()).dtype
         tokens, grid = backbone.forward_tokens(image.to(dtype))
-        laterals = []
-        for lateral, x in zip(self.laterals, tokens, strict=True):
-            laterals.append(lateral(x.to(self.query.weight.dtype)))
+        weight = self.query.weight
+        pairs = zip(self.laterals, tokens, strict=True)
+        laterals = [lateral(x.to(weight.dtype)) for lateral, x in pairs]
         x = torch.stack(laterals).sum(0)  # [B, R + H W, C]
         number = backbone.num_prefix_tokens
         return self.decode(x, grid, number, list(self.blocks), self.norm)
