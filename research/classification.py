@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mmengine.config import Config
 
-from rope_dense.measure.results import headline
+from rope_dense.measure.results import ResultRow, headline
 from rope_dense.measure.settings import FROM_CONFIG, combine
 from rope_dense.measure.sweep import Sweep
 from rope_dense.project.load import load_config
@@ -41,7 +41,7 @@ def evaluate_classifier(
     batch_size: int = 64,
     workers: int = 2,
     work_dir: str | None = None,
-) -> list[dict]:
+) -> list[ResultRow]:
     """Test a classifier at many sizes, as ``evaluate_sizes`` does for detectors and segmentors.
 
     The work folder also gets classifier.py, the config of the evaluation.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rope_dense.measure.plot import draw_resolutions
-from rope_dense.measure.results import rows_csv_text
+from rope_dense.measure.results import ResultFile, ResultRow, rows_csv_text
 from rope_dense.utils.results import Results
 
 from .papers import read_runs
@@ -22,8 +22,8 @@ class Comparison:
         baseline: what metrics are drawn relative to, or None.
     """
 
-    overlays: list[dict]
-    baseline: dict | None
+    overlays: list[ResultFile]
+    baseline: ResultFile | None
 
     @classmethod
     def read(cls, overlays: Iterable[str], baseline: str | None) -> Comparison:
@@ -36,7 +36,7 @@ class Comparison:
             )
         return cls(runs, baselines[0] if baselines else None)
 
-    def check(self, run: dict, planned: set[int]) -> None:
+    def check(self, run: ResultFile, planned: set[int]) -> None:
         """Check that the baseline has a size of a run, or planned for it, and of each overlay.
 
         ValueError if it has none. Sizes are shorter sides; the run is the contents of a results
@@ -57,7 +57,7 @@ class Comparison:
                     f'{", ".join(map(str, sorted(sides)))}'
                 )
 
-    def draw(self, path: Path, run: dict, metric: str) -> list[Path]:
+    def draw(self, path: Path, run: ResultFile, metric: str) -> list[Path]:
         """Draw a run beside the overlays, and their differences to the baseline.
 
         Args:
@@ -90,7 +90,9 @@ class Comparison:
         return [plot, *files]
 
 
-def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]]:
+def relative_to(
+    baseline: ResultFile, run: ResultFile, metric: str
+) -> tuple[ResultFile, list[int]]:
     """A run with the difference of a metric to a baseline, at the sizes (shorter sides) of both.
 
     Args:
@@ -110,19 +112,24 @@ def relative_to(baseline: dict, run: dict, metric: str) -> tuple[dict, list[int]
         value, side = row['metrics'].get(metric), shorter_side(row)
         if value is None:
             continue
-        if values.get(side) is None:
+        at_side = values.get(side)
+        if at_side is None:
             left_out.append(side)
         else:
-            rows.append(dict(row, metrics={metric: round(value - values[side], 6)}))
+            changed = row.copy()
+            changed['metrics'] = {metric: round(value - at_side, 6)}
+            rows.append(changed)
     if not rows:
         raise ValueError(
             f'--relative-to: {run["label"]} has {metric} at no size of {baseline["label"]}, '
             f'{", ".join(map(str, values))} pixels'
         )
-    return dict(run, rows=rows), sorted(set(left_out))
+    difference = run.copy()
+    difference['rows'] = rows
+    return difference, sorted(set(left_out))
 
 
-def rows_by_side(baseline: dict) -> dict[int, dict]:
+def rows_by_side(baseline: ResultFile) -> dict[int, ResultRow]:
     """The rows of a baseline by size (shorter side); ValueError for several of a size."""
     settings = {
         (row.get('given') or row['scaling'], row['window'], row['slide'])
@@ -139,6 +146,6 @@ def rows_by_side(baseline: dict) -> dict[int, dict]:
     return rows
 
 
-def shorter_side(row: dict) -> int:
+def shorter_side(row: ResultRow) -> int:
     """The size of the images of a row, in pixels."""
     return min(row['height'], row['width'])

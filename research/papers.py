@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import mmengine
 
-from rope_dense.measure.results import read_results
+from rope_dense.measure.results import ResultFile, read_results
 
 TABLES = Path(__file__).with_name('paper_tables.yml')
 TRAINING_SIZE = (224, 224)  # height and width in pixels, of all models of the tables
@@ -43,7 +44,7 @@ def find_table(option: str, name: str) -> dict:
     return tables[name]
 
 
-def read_runs(option: str, name: str) -> list[dict]:
+def read_runs(option: str, name: str) -> list[ResultFile]:
     """Results of a file, or rows of a paper's table as if each were a file.
 
     Args:
@@ -75,7 +76,7 @@ def read_runs(option: str, name: str) -> list[dict]:
     return [as_run(table_name, row) for row in ([row] if row else table['rows'])]
 
 
-def as_run(table_name: str, row: str) -> dict:
+def as_run(table_name: str, row: str) -> Any:
     """A row of a table as the content of a results file."""
     table = read_paper_tables()[table_name]
     settings = dict(scaling=None, window=None, slide=None)  # do not apply

@@ -97,12 +97,12 @@ def result_text(cfg: Config) -> str:
     folder = shlex.quote(cfg.work_dir)
     own = stored_settings(cfg)
     task = task_of(cfg)
-    backbone = cfg.model.backbone
-    if task == 'features' and backbone.type == 'RoPEViT':
-        start = f'--backbone {backbone.arch} --weights {folder}'
-        commands = f'rope-dense train realtime --data DATA {start}'
-    elif task == 'features':
+    if task == 'features':
+        backbone = cfg.model.backbone
         commands = f'model.backbone.init_cfg.checkpoint={folder}/backbone.safetensors'
+        if backbone.type == 'RoPEViT':
+            start = f'--backbone {backbone.arch} --weights {folder}'
+            commands = f'rope-dense train realtime --data DATA {start}'
     else:
         predict = 'predict-large' if own and own.tile else 'predict'
         test = 'test' if task == 'oriented' else 'report'

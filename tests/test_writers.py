@@ -32,7 +32,7 @@ ALLOWED = {
     'data/tiles/evaluation:ScoreBlender': 'scores in the folder of a journal',
     'predict/tiles:predict_all': 'joins journals in their folder',
     'data/tiles/image_file:write_raster': 'into a new file, by another one beside the journal',
-    'predict/images': 'a video grows as a new file of the owner',
+    'predict/video:DrawnVideo': 'a video grows as a new file of the owner',
     'measure/plot:draw_resolutions': 'into a given new file',
     'measure/choice_files:draw_choice': 'into a given new file',
     'report/page:add_figure': 'into memory',

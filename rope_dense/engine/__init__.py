@@ -1,4 +1,13 @@
-"""Parts of training: parameter groups, exact resuming, checkpoints, bfloat16, sharding (fsdp)."""
+"""Parts of training: parameter groups, exact resuming, checkpoints, bfloat16, sharding (fsdp).
+
+Others import:
+
+    divergence: RunError, divergence_message
+    optimizer: group_table_text, role_of
+    preemption: PreemptionHook, Stopped
+    progress_hook: ProgressHook
+    train_loop: set_epoch
+"""
 
 from .bf16 import BFloat16OptimWrapper
 from .checkpoint_hook import (

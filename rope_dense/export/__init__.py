@@ -1,4 +1,12 @@
-"""Export to torch.export (.pt2) and ONNX (.onnx), with dynamic batch, height and width."""
+"""Export to torch.export (.pt2) and ONNX (.onnx), with dynamic batch, height and width.
+
+Others import:
+
+    client: Frame
+    compare: Runner
+    graphs: GRAPHS, Graph, Preprocess
+    trained: export_model, push_model
+"""
 
 from .exporter import export
 

@@ -1,1 +1,16 @@
-"""Measure a model: accuracy by image size, speed and multiply-adds."""
+"""Measure a model: accuracy by image size, speed and multiply-adds.
+
+Others import:
+
+    benchmark: benchmark
+    choose: choose_scaling
+    evaluate: evaluate
+    evaluator: Evaluator
+    plot: COLOURS, MARKERS, draw_resolutions, plot_resolutions, shown
+    position_bias: biases, position_bias
+    results: ResultFile, ResultRow, Results, cell_text, csv_text, header_text,
+        headline, read_results, row_text, rows_csv_text
+    settings: FROM_CONFIG, Setting, combine
+    speed: count_operations, noise, profile_call, profiled
+    sweep: Sweep, evaluate_sizes
+"""

@@ -1,1 +1,11 @@
-"""Predict files: images, folders and videos, also in tiles, and write what is found."""
+"""Predict files: images, folders and videos, also in tiles, and write what is found.
+
+Others import:
+
+    files: coco_annotations
+    images: predict
+    inferencer: build_inferencer, predict_batch
+    large: LargeRequest, predict_large
+    request: Request
+    thresholds: DEFAULT, REPORT, read_score
+"""

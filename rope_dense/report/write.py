@@ -135,12 +135,10 @@ def report_training(cfg: Config) -> None:
 
     The training is complete: an error of the report is printed, and nothing else.
     """
-    own = stored_settings(cfg)
-    if own is None or not own.report:
-        return
     folder = cfg.work_dir
     try:
-        if task_of(cfg) in SECTIONS:
+        own = stored_settings(cfg)
+        if own is not None and own.report and task_of(cfg) in SECTIONS:
             checkpoint = Run(Path(folder)).best
             out = Path(folder, 'report')
             print(write_report(cfg, checkpoint, out, get_device()))

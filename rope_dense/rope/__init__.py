@@ -1,6 +1,14 @@
 """The mathematics of rotary position embedding in two dimensions. Needs torch alone.
 
 Configs name the embeddings that are listed here.
+
+Others import:
+
+    embeddings: linear_angles
+    frequencies: axis_frequencies
+    grid: ScalingType, TemperatureType, build_scaling
+    rotation: Implementation, PairLayout, Rotate, complex_backward, implementation,
+        rotate_complex, rotate_packed
 """
 
 from .axial import AxialRoPE, LogAxialRoPE, OffsetAxialRoPE

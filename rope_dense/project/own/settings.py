@@ -1,9 +1,8 @@
 """The settings of configs/own: a dataclass for each kind of task."""
 
-import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar, TypeVar, get_type_hints
 
@@ -281,7 +280,7 @@ Given = Mapping[str, object]  # settings by name, perhaps not as they must be
 def task_settings(kind: type[Settings], given: Given) -> Settings:
     """The settings of a task from values by name (``read_setting``); ValueError if not allowed."""
     hints = get_type_hints(kind)
-    allowed = [field.name for field in dataclasses.fields(kind)]
+    allowed = [field.name for field in fields(kind)]
     for name in given:
         if name not in allowed:
             near = did_you_mean(name, allowed)
@@ -297,7 +296,7 @@ def task_settings(kind: type[Settings], given: Given) -> Settings:
         raise ValueError(
             f'own.gpus={own.gpus}: {started} processes were started together; leave it out'
         )
-    return dataclasses.replace(own, gpus=own.gpus or started or 1)
+    return replace(own, gpus=own.gpus or started or 1)
 
 
 def started_processes() -> int | None:
