@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / 'rope_dense'
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob('*/__init__.py'))
-TABLE = '\nOthers import:\n\n'
+TABLE = '\nOthers import::\n\n'
 LINE = re.compile(r'    ([\w.]+): (.+)')
 Names = dict[str, set[str]]  # by module, below the room
 

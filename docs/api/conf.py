@@ -15,8 +15,9 @@ extensions = [
 ]
 myst_heading_anchors = 3
 exclude_patterns = ['guides/api']
-# Links to configs and benchmarks, which are no pages here; test_pages.py tests them.
-suppress_warnings = ['myst.xref_missing']
+# Links to configs and benchmarks, which are no pages here (test_pages.py tests them), and words of
+# docstrings, such as height, that are fields of several classes.
+suppress_warnings = ['myst.xref_missing', 'ref.python']
 autodoc_default_options = {
     'ignore-module-all': True
 }  # each object once, where it is defined

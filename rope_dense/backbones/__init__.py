@@ -2,7 +2,7 @@
 
 They are imported when they are used: the commands read ``archs`` without PyTorch.
 
-Others import:
+Others import::
 
     archs: DEFAULT, DINOV3, DINOV3_ROPE, VIT_ARCHS, ViTArch, WindowSetting,
         find_arch

@@ -1,6 +1,6 @@
 """Published checkpoints and ours: fetching, reading, the names of their keys, strict loading.
 
-Others import:
+Others import::
 
     adapting: can_load
     channels: RGB, WHOLE, adapt_channels, channels_text, example_of_sources,

@@ -3,7 +3,7 @@
 A command has ``parse_args``, which must not import slow packages, and ``main``, which may. One that
 takes settings of own data also has ``prepare``, which looks at the data in between.
 
-Others import:
+Others import::
 
     arguments: ToolParser, add_cfg_options, add_sweep_arguments, at_least,
         image_size_text, values

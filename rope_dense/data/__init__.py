@@ -1,6 +1,6 @@
 """Data sets: labels, masks and depth maps of users, images, augmentation, generated pictures.
 
-Others import:
+Others import::
 
     classes: CLASSES_FILE, CLASS_NUMBERS, Colour, IGNORED, distinct_colour,
         find_class_numbers, read_classes

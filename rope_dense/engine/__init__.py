@@ -1,6 +1,6 @@
 """Parts of training: parameter groups, exact resuming, checkpoints, bfloat16, sharding (fsdp).
 
-Others import:
+Others import::
 
     divergence: RunError, divergence_message
     optimizer: group_table_text, role_of

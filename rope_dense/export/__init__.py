@@ -1,6 +1,6 @@
 """Export to torch.export (.pt2) and ONNX (.onnx), with dynamic batch, height and width.
 
-Others import:
+Others import::
 
     client: Frame
     compare: Runner

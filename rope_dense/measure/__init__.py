@@ -1,6 +1,6 @@
 """Measure a model: accuracy by image size, speed and multiply-adds.
 
-Others import:
+Others import::
 
     benchmark: benchmark
     choose: choose_scaling

@@ -2,7 +2,7 @@
 
 Each is in a module of its own: they need different packages.
 
-Others import:
+Others import::
 
     channel_preprocessors: AnyChannels
     deim.detector: DEIM

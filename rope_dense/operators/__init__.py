@@ -3,7 +3,7 @@
 Importing ``rope_dense`` calls ``provide_extension``. Each operator has the name and arguments of
 the function in ``mmcv._ext`` that it replaces, and is compared with it in tests/operators.
 
-Others import:
+Others import::
 
     deformable_attention: sample_maps
     extension: Extension

@@ -1,6 +1,6 @@
 """Predict files: images, folders and videos, also in tiles, and write what is found.
 
-Others import:
+Others import::
 
     files: coco_annotations
     images: predict

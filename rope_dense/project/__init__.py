@@ -1,6 +1,6 @@
 """Input of a command: a config with its options, weights, and the errors about them.
 
-Others import:
+Others import::
 
     building: NAMED, build_part, building, checked_device
     checks.data: build_dataset, check_data, patch_size

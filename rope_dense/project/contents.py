@@ -140,10 +140,10 @@ def angle_version(cfg: Config) -> str | None:
     """
     given = {}
     fixed = {}
-    for key, node in nodes(cfg.get('model'), 'model'):
+    for key, node in list(nodes(cfg.get('model'), 'model')):
         if VERSION in node:
             given[f'{key}.{VERSION}'] = node[VERSION]
-        convention = fixed_convention(node.get('type'))
+        convention = fixed_convention(node['type']) if 'type' in node else None
         if convention:
             fixed[key] = convention
     given |= fixed

@@ -1,6 +1,6 @@
 """The report of a model: where it fails, as one HTML page.
 
-Others import:
+Others import::
 
     compare: compare_runs
     curves: read_summary

@@ -12,10 +12,10 @@ from ..utils.errors import UsageError
 from ..utils.results import Results
 from . import figures
 from .page import FIGURES, NAME, Page
-from .record import LOST, NUMBER, Comparison, Report, Row
+from .record import LOST, NUMBER, Comparison, ReportRecord, Row
 from .settings import differing_settings
 
-Reports = Mapping[str, Report]  # by the name of the run
+Reports = Mapping[str, ReportRecord]  # by the name of the run
 Value = TypeVar('Value')
 
 # Of the table of classes; others would not fit.
@@ -63,18 +63,18 @@ def report_file(run: Path) -> Path:
     return (inside if inside.is_dir() else run) / FIGURES
 
 
-def read_report(run: Path) -> Report:
+def read_report(run: Path) -> ReportRecord:
     """The report of a run; UsageError if there is none."""
     again = f'run `rope-dense report {run}`'
     try:
-        return Report.parse(report_file(run).read_text(encoding='utf-8'))
+        return ReportRecord.parse(report_file(run).read_text(encoding='utf-8'))
     except KeyError as error:
         raise UsageError(f'--compare {run}: an old report, {again} again') from error
     except (OSError, ValueError, AttributeError) as error:
         raise UsageError(f'--compare {run}: no report, {again}') from error
 
 
-def class_columns(report: Report) -> list[str]:
+def class_columns(report: ReportRecord) -> list[str]:
     """The columns of the table of classes."""
     assert report.classes, 'every class has a row, and all of them'
     return list(report.classes[0])
@@ -99,7 +99,7 @@ def add_settings(page: Page[Comparison], reports: Reports) -> None:
     page.add_table(page.record.settings)
 
 
-def last_iteration(report: Report) -> float | None:
+def last_iteration(report: ReportRecord) -> float | None:
     """The last iteration of the losses of a training, if it is known."""
     losses = report.losses or {}
     iterations, _ = losses.get('loss', ([None], []))

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from ..data.images.drawing import encoded
 from ..utils.disk import atomic_write
 from ..utils.results import Results
-from .record import Record, Report, Row
+from .record import Record, ReportRecord, Row
 
 NAME = 'report'  # of ``Results``
 PAGE, FIGURES = 'index.html', 'report.json'
@@ -122,7 +122,7 @@ class Page(Generic[AnyRecord]):
         return self.results.folder / PAGE
 
 
-ReportPage = Page[Report]
+ReportPage = Page[ReportRecord]
 
 
 def cell_text(value: object) -> str:

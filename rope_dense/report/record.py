@@ -61,7 +61,7 @@ class Comparison(Record):
 
 
 @dataclass(kw_only=True)
-class Report(Record):
+class ReportRecord(Record):
     """The report of a model.
 
     Attributes:

@@ -25,7 +25,7 @@ from .detection import add_detection
 from .features import add_features
 from .page import FIGURES, NAME, PAGE, Page, ReportPage
 from .predictions import PICTURES
-from .record import Report
+from .record import ReportRecord
 from .segmentation import add_panoptic, add_segmentation
 from .settings import used_settings
 
@@ -112,7 +112,7 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
         about = dict(config=config, checkpoint=checkpoint, classes=len(classes))
         if cfg.get('own_data'):  # with what was left out of the labels
             about['own data'] = cfg.own_data
-        record = Report(
+        record = ReportRecord(
             about=about,
             checkpoint_sha256=hash_of(checkpoint),
             names=list(classes),

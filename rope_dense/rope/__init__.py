@@ -2,7 +2,7 @@
 
 Configs name the embeddings that are listed here.
 
-Others import:
+Others import::
 
     embeddings: linear_angles
     frequencies: axis_frequencies

@@ -1,6 +1,6 @@
 """Sizes, checks of arguments, remembered results, locks, atomic writes: for every other package.
 
-Others import:
+Others import::
 
     config_parts: all_datasets, leaf_datasets, nodes, pipelines, size_steps,
         with_steps, without_labels

@@ -24,7 +24,7 @@ from rope_dense.report.curves import PICTURES as CURVES
 from rope_dense.report.objects import match_truth, objects_of
 from rope_dense.report.page import Page
 from rope_dense.report.predictions import BEST, PICTURES, WORST, Ranked, picture_reader
-from rope_dense.report.record import Record, Report
+from rope_dense.report.record import Record, ReportRecord
 from rope_dense.utils.results import ForeignFileError, Results
 from rope_dense_command import command
 
@@ -176,7 +176,7 @@ def test_a_picture_that_cannot_be_drawn_is_named(tmp_path: Path) -> None:
         return np.zeros((8, 8, 3), np.uint8)
 
     with Results(tmp_path, 'report') as results:
-        page = Page(results, 'made', Report(about={}, names=[], settings={}))
+        page = Page(results, 'made', ReportRecord(about={}, names=[], settings={}))
         ranked.add_to(page, 'text', draw, str)
         page.write()
     assert {'worst_1.png', 'worst_3.png', 'worst_4.png'} <= contents(tmp_path).keys()

@@ -38,7 +38,7 @@ from rope_dense.report.objects import ERRORS, Outcomes, match_truth, objects_of
 from rope_dense.report.page import Page
 from rope_dense.report.painter import Picture
 from rope_dense.report.predictions import BEST, WORST, Part, Ranked
-from rope_dense.report.record import Report
+from rope_dense.report.record import ReportRecord
 from rope_dense.report.segmentation import boundary, count_pixels, ious
 from rope_dense.report.settings import differing_settings, used_settings
 from rope_dense.report.write import report_files, report_training
@@ -231,7 +231,7 @@ def test_sections_of_made_predictions(masks: bool, tmp_path: Path) -> None:
     matches = match_truth(objects_of(truth), objects_of(found), masks)
     colours = [(255, 0, 0), (0, 0, 255)]
     with Results(tmp_path / 'out', 'report') as results:
-        record = Report(about=dict(config='a & b'), names=[], settings={})
+        record = ReportRecord(about=dict(config='a & b'), names=[], settings={})
         page = Page(results, 'made <title>', record)
         add_matches(
             page,

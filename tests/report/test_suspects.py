@@ -14,7 +14,7 @@ from rope_dense.report.objects import Matches, match_truth, objects_of
 from rope_dense.report.page import Page
 from rope_dense.report.painter import LEGIBLE, Painter, Picture
 from rope_dense.report.predictions import Part
-from rope_dense.report.record import Report
+from rope_dense.report.record import ReportRecord
 from rope_dense.report.suspects import COLUMNS, Suspect, add_suspects, find_suspects
 from rope_dense.utils.results import Results
 
@@ -100,7 +100,7 @@ def written_rows(
     suspects: list[Suspect],
 ) -> list[list[str]]:
     with Results(folder, 'report') as results:
-        page = Page(results, 'made', Report(about={}, names=[], settings={}))
+        page = Page(results, 'made', ReportRecord(about={}, names=[], settings={}))
         add_suspects(page, painter, suspects)
         page.write()
     text = (folder / 'suspects.csv').read_bytes().decode('utf-8', 'surrogateescape')
