@@ -9,6 +9,8 @@ import warnings
 from importlib import import_module
 from importlib.util import find_spec
 
+from .utils.imports import leave_out_import_noise
+
 PARTS = (
     'backbones.nat', 'backbones.swin', 'backbones.vit', 'checkpoints', 'engine',
     'models.plain_vit_fpn', 'models.eomt.annealing', 'models.shared_backbone',
@@ -33,6 +35,7 @@ TASKS = {
 }  # fmt: skip
 
 
+leave_out_import_noise()
 for _part in PARTS:
     import_module(f'{__package__}.{_part}')
 for _packages, _parts in TASKS.items():

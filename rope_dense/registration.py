@@ -27,7 +27,7 @@ def register(module: str) -> None:
 
 
 class _OpenMMLabImports(MetaPathFinder):
-    """Finds no module, and acts before some modules of OpenMMLab are imported."""
+    """Finds no module, and acts before two modules of OpenMMLab are imported."""
 
     def find_spec(
         self,
@@ -37,9 +37,8 @@ class _OpenMMLabImports(MetaPathFinder):
     ) -> None:
         if fullname == 'mmcv.ops':  # asks for its operators
             import_module('rope_dense.operators').provide_extension()
-        elif fullname in ('mmdet.datasets', 'mmdet.evaluation'):
-            leave_out_import_noise()
         elif fullname == 'mmengine.registry.root':  # has the registries
+            leave_out_import_noise()
             _wait_for_first_look(import_module('mmengine.registry.registry').Registry)
 
 

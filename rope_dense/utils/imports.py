@@ -33,7 +33,7 @@ def installation_advice(missing: list[str]) -> str:
 
 @cache
 def leave_out_import_noise() -> None:
-    """Filter two messages, once, before parts of mmdet are imported.
+    """Filter two messages, once, before mmdet is imported.
 
     One warns that mmdet's ``FasterCocoMetric`` lacks a package; ``CocoMetric`` needs none. The
     other is for debugging, that OneDL is absent: mmengine prints any that names no logger.
