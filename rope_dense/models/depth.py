@@ -68,7 +68,10 @@ class BatchSiLogLoss(nn.Module):
     """
 
     def __init__(
-        self, warm_up: int = 100, eps: float = 1e-3, loss_name: str = 'loss_silog'
+        self,
+        warm_up: int = 100,
+        eps: float = 1e-3,
+        loss_name: str = 'loss_silog',
     ) -> None:
         super().__init__()
         self.warm_up = warm_up
@@ -112,7 +115,11 @@ class DepthBins(nn.Module):
     depths: Tensor
 
     def __init__(
-        self, num_bins: int, min_depth: float, max_depth: float, kind: BinKind
+        self,
+        num_bins: int,
+        min_depth: float,
+        max_depth: float,
+        kind: BinKind,
     ) -> None:
         super().__init__()
         checked_integer('num_bins', num_bins, 2)
@@ -134,7 +141,11 @@ class DepthBins(nn.Module):
         return total / weights.sum(1, keepdim=True)
 
 
-def mixed_depths(num_bins: int, min_depth: float, max_depth: float) -> Tensor:
+def mixed_depths(
+    num_bins: int,
+    min_depth: float,
+    max_depth: float,
+) -> Tensor:
     """CHMv2's depths [K], which its authors space for depths divided by ``CHMV2_SCALE``."""
     last = max_depth / CHMV2_SCALE
     linear = torch.linspace(min_depth, last, num_bins)

@@ -157,7 +157,9 @@ def plain(value: Any) -> Any:
 
 
 def get_rope_lr_decay_rate(
-    name: str, lr_decay_rate: float = 1.0, num_layers: int | Sequence[int] = 12
+    name: str,
+    lr_decay_rate: float = 1.0,
+    num_layers: int | Sequence[int] = 12,
 ) -> float:
     """Factor of a parameter's learning rate, for ``optimizer.params.lr_factor_func``.
 

@@ -31,7 +31,10 @@ class PublishedDINO(DINO):
         self.decoder.ref_point_head = ReferencePointHead(self.embed_dims)
 
     def gen_encoder_output_proposals(
-        self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor
+        self,
+        memory: Tensor,
+        memory_mask: Tensor | None,
+        spatial_shapes: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """mmdet's candidates for the queries; tokens are repeated until there is one for each."""
         candidates = super().gen_encoder_output_proposals(

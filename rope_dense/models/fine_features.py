@@ -266,7 +266,9 @@ def shrink_image(image: Tensor, size: Size) -> Tensor:
 
 
 def load_fine_features(
-    neck: FineFeatures, checkpoint: str, prefix: str | None = None
+    neck: FineFeatures,
+    checkpoint: str,
+    prefix: str | None = None,
 ) -> None:
     """Load published weights, such as naf_release.pth, or a model's of this package.
 

@@ -18,7 +18,10 @@ class SlideMask2FormerHead(Mask2FormerHead):
     """
 
     def predict(
-        self, maps: Sequence[Tensor], batch_img_metas: list[dict], test_cfg: dict
+        self,
+        maps: Sequence[Tensor],
+        batch_img_metas: list[dict],
+        test_cfg: dict,
     ) -> Tensor:
         """Class scores [B, num_classes, H, W] on the pixels of the input, image or crop."""
         if test_cfg.get('mode') == 'slide':

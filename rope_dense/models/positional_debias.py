@@ -75,7 +75,12 @@ class PositionalDebias(BaseModule):
         pairs = zip(maps[:number], maps[number:-1], strict=True)
         return tuple(self.debiased(index, *pair) for index, pair in enumerate(pairs))
 
-    def debiased(self, index: int, x: Tensor, constant: Tensor) -> Tensor:
+    def debiased(
+        self,
+        index: int,
+        x: Tensor,
+        constant: Tensor,
+    ) -> Tensor:
         """A map without its directions; as it is if ``constant`` is empty."""
         if not len(constant):
             return x

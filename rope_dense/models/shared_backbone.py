@@ -333,7 +333,11 @@ def encoder_settings(cfg: Config, backbone: RoPEViT) -> dict[str, Any]:
     return settings
 
 
-def check_equal_weights(first: RoPEViT, other: RoPEViT, files: tuple[str, str]) -> None:
+def check_equal_weights(
+    first: RoPEViT,
+    other: RoPEViT,
+    files: tuple[str, str],
+) -> None:
     """Raise CheckpointError unless the weights of two backbones have the same bytes.
 
     Either may lack norms of outputs, and biases of queries, keys and values that are 0 in the
@@ -355,7 +359,11 @@ def check_equal_weights(first: RoPEViT, other: RoPEViT, files: tuple[str, str]) 
             )
 
 
-def task_sample(scope: str, sample: BaseDataElement, size: Size) -> BaseDataElement:
+def task_sample(
+    scope: str,
+    sample: BaseDataElement,
+    size: Size,
+) -> BaseDataElement:
     """A sample of a task for an image that was padded to ``size``, (height, width)."""
     height, width = sample.metainfo['img_shape'][:2]
     padding = (0, size[1] - width, 0, size[0] - height)  # left, right, top, bottom
@@ -372,7 +380,11 @@ def task_sample(scope: str, sample: BaseDataElement, size: Size) -> BaseDataElem
     return kind(metainfo=meta)
 
 
-def crop_padding(feature_map: Tensor, sample: BaseDataElement, side: int) -> PixelData:
+def crop_padding(
+    feature_map: Tensor,
+    sample: BaseDataElement,
+    side: int,
+) -> PixelData:
     """A map [C, H, W] without the places of padding alone."""
     height, width = sample.metainfo['img_shape'][:2]
     rows = -(-height // side)

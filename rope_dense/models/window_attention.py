@@ -17,7 +17,11 @@ WINDOW = 9  # keys of a window along an axis
 MAX_BYTES = 64 * 2**20  # of the windows that are in memory at once
 
 
-def window_attention(queries: Tensor, values: Tensor, step: int) -> Tensor:
+def window_attention(
+    queries: Tensor,
+    values: Tensor,
+    step: int,
+) -> Tensor:
     """Values of a coarse grid at the positions of a fine one.
 
     Keys are averages of the queries over the coarse positions. Windows of keys and values are
@@ -54,7 +58,12 @@ def window_attention(queries: Tensor, values: Tensor, step: int) -> Tensor:
     return out
 
 
-def attend(q: Tensor, kv: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def attend(
+    q: Tensor,
+    kv: Tensor,
+    rows: Tensor,
+    columns: Tensor,
+) -> Tensor:
     """Attention of groups of positions to their windows.
 
     Args:
@@ -80,7 +89,12 @@ def attend(q: Tensor, kv: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return out.flatten(5, 6).flatten(3, 4)
 
 
-def window_index(coarse: int, fine: int, step: int, device: torch.device) -> Tensor:
+def window_index(
+    coarse: int,
+    fine: int,
+    step: int,
+    device: torch.device,
+) -> Tensor:
     """Coarse positions along an axis that each ``step``-th fine position attends to: [G, K].
 
     The coarse axis counts as enlarged to the fine one, nearest neighbour: position i has the value
@@ -116,7 +130,11 @@ def average(x: Tensor, size: Size) -> Tensor:
     return rows @ x @ columns.T
 
 
-def averaging_matrix(length: int, parts: int, like: Tensor) -> Tensor:
+def averaging_matrix(
+    length: int,
+    parts: int,
+    like: Tensor,
+) -> Tensor:
     """Averages of ``length`` numbers over ``parts`` intervals, as a matrix [parts, length].
 
     Interval i is from floor(i length / parts) to ceil((i + 1) length / parts), which is excluded.

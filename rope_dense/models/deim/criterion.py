@@ -109,7 +109,11 @@ class Criterion:
     default_weights = WEIGHTS
 
     def __init__(
-        self, matcher: Matcher, weights: dict, mal_gamma: float, reg_scale: float
+        self,
+        matcher: Matcher,
+        weights: dict,
+        mal_gamma: float,
+        reg_scale: float,
     ) -> None:
         self.matcher = matcher
         known = self.default_weights
@@ -117,7 +121,12 @@ class Criterion:
         self.gamma = mal_gamma
         self.reg_scale = reg_scale
 
-    def __call__(self, outputs: Outputs, targets: Targets, epoch: int = 0) -> Losses:
+    def __call__(
+        self,
+        outputs: Outputs,
+        targets: Targets,
+        epoch: int = 0,
+    ) -> Losses:
         """Losses by name, weighted, float32.
 
         ``loss_*`` are of the last layer, ``d0.loss_*`` and so on of the earlier ones, ``pre.`` and
@@ -209,7 +218,10 @@ class Criterion:
         return encode_distances(reference, boxes, self.reg_scale)
 
     def class_loss(
-        self, prediction: Prediction, targets: Targets, pairs: Pairs
+        self,
+        prediction: Prediction,
+        targets: Targets,
+        pairs: Pairs,
     ) -> Tensor:
         """The sum of the matchability-aware loss."""
         logits = prediction.logits.flatten(0, 1)  # [B Q, K]
@@ -279,7 +291,9 @@ def distill(
 
 
 def count_pairs(
-    outputs: Outputs, union: Pairs, number: int
+    outputs: Outputs,
+    union: Pairs,
+    number: int,
 ) -> tuple[LossPairs, Tensor, LossPairs | None]:
     """The union of the pairs of all layers, the number of boxes, and the denoising queries' pairs.
 

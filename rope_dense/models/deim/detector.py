@@ -93,7 +93,10 @@ class DEIM(BaseDetector):
         return self.bbox_head.loss(maps, batch_data_samples, size_of(batch_inputs))
 
     def predict(
-        self, batch_inputs: Tensor, batch_data_samples: SampleList, rescale: bool = True
+        self,
+        batch_inputs: Tensor,
+        batch_data_samples: SampleList,
+        rescale: bool = True,
     ) -> SampleList:
         """The samples with ``pred_instances``: scores, labels, bboxes, or also masks."""
         maps = self.extract_feat(batch_inputs)

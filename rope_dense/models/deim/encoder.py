@@ -124,7 +124,13 @@ class AttentionLayer(nn.Module):
     N x N tensor.
     """
 
-    def __init__(self, channels: int, num_heads: int, hidden: int, act: str) -> None:
+    def __init__(
+        self,
+        channels: int,
+        num_heads: int,
+        hidden: int,
+        act: str,
+    ) -> None:
         super().__init__()
         self.self_attn = SelfAttention(channels, num_heads)
         self.norm1 = nn.LayerNorm(channels)
@@ -140,7 +146,12 @@ class AttentionLayer(nn.Module):
 
 
 @memo
-def sine_positions(grid: Size, channels: int, *, device: torch.device) -> Tensor:
+def sine_positions(
+    grid: Size,
+    channels: int,
+    *,
+    device: torch.device,
+) -> Tensor:
     """Sinusoidal position embedding [1, H W, C]: sines and cosines of the row, then the column."""
     positions = Coordinates().positions(*grid, device=device)
     table = sines_and_cosines(positions, channels)  # [N, (x, y), C / 4, (sin, cos)]

@@ -164,7 +164,10 @@ class DEIMHead(BaseModule):
             self.mask_head.drop_unused(self.decoder.eval_idx)
 
     def loss(
-        self, maps: Maps, batch_data_samples: SampleList, size: ImageSize
+        self,
+        maps: Maps,
+        batch_data_samples: SampleList,
+        size: ImageSize,
     ) -> Losses:
         """Losses for images of ``size`` (height, width), see ``Criterion``."""
         targets = self.gather(batch_data_samples, size)
@@ -250,7 +253,11 @@ class DEIMHead(BaseModule):
         return results
 
 
-def is_duplicate(corners: Tensor, labels: Tensor, iou: float) -> Tensor:
+def is_duplicate(
+    corners: Tensor,
+    labels: Tensor,
+    iou: float,
+) -> Tensor:
     """True [B, M] for boxes [B, M, 4] that overlap an earlier one of their class by above ``iou``.
 
     Fast NMS, of Bolya et al., "YOLACT: Real-time Instance Segmentation" (ICCV 2019): that one may

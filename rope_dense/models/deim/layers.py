@@ -43,7 +43,10 @@ class SelfAttention(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(
-        self, x: Tensor, positions: Tensor, mask: Tensor | None = None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """Tokens [B, N, C] with positions [B or 1, N, C] to tokens.
 
@@ -81,7 +84,10 @@ class DeformableAttention(nn.Module):
     point_scale: Tensor
 
     def __init__(
-        self, channels: int, num_heads: int, num_points: Sequence[int]
+        self,
+        channels: int,
+        num_heads: int,
+        num_points: Sequence[int],
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
@@ -109,7 +115,12 @@ class DeformableAttention(nn.Module):
         with torch.no_grad():
             self.sampling_offsets.bias.copy_(offsets.flatten())
 
-    def forward(self, query: Tensor, boxes: Tensor, values: Sequence[Tensor]) -> Tensor:
+    def forward(
+        self,
+        query: Tensor,
+        boxes: Tensor,
+        values: Sequence[Tensor],
+    ) -> Tensor:
         """Queries [B, Q, C] with boxes [B, Q, 4] (cx, cy, w, h) to [B, Q, C].
 
         Values [B h, D, H, W] of each map and boxes are float32.
@@ -185,7 +196,12 @@ class FeedForward(nn.Module):
         hidden: channels of the first layer, both halves together.
     """
 
-    def __init__(self, kind: FFN, channels: int, hidden: int) -> None:
+    def __init__(
+        self,
+        kind: FFN,
+        channels: int,
+        hidden: int,
+    ) -> None:
         super().__init__()
         self.is_gated = kind == 'swiglu'
         width = hidden // 2 if self.is_gated else hidden
@@ -275,7 +291,11 @@ class CSPBlock(nn.Module):
     """Half of the channels of a 1 x 1 convolution, plus RepVGG blocks of the other half."""
 
     def __init__(
-        self, in_channels: int, channels: int, num_blocks: int, norm_cfg: dict
+        self,
+        in_channels: int,
+        channels: int,
+        num_blocks: int,
+        norm_cfg: dict,
     ) -> None:
         super().__init__()
         self.split = ConvNorm(
@@ -302,7 +322,11 @@ class ELANBlock(nn.Module):
     """
 
     def __init__(
-        self, channels: int, expansion: float, num_blocks: int, norm_cfg: dict
+        self,
+        channels: int,
+        expansion: float,
+        num_blocks: int,
+        norm_cfg: dict,
     ) -> None:
         super().__init__()
         hidden = round(expansion * channels // 2)

@@ -36,7 +36,10 @@ class MaskHead(nn.Module):
     """
 
     def __init__(
-        self, channels: int, num_layers: int, eval_blocks: int | None = None
+        self,
+        channels: int,
+        num_layers: int,
+        eval_blocks: int | None = None,
     ) -> None:
         super().__init__()
         self.eval_blocks = eval_blocks
@@ -60,7 +63,12 @@ class MaskHead(nn.Module):
             masks.append(self.masks(x, some))
         return masks
 
-    def evaluate(self, x: Tensor, queries: Tensor, layer: int) -> Masks:
+    def evaluate(
+        self,
+        x: Tensor,
+        queries: Tensor,
+        layer: int,
+    ) -> Masks:
         """Masks of the queries [B, Q, C] of one layer."""
         x = enlarge(x)
         for block in self.blocks[: self.eval_blocks or layer + 1]:
@@ -101,7 +109,12 @@ def enlarge(x: Tensor) -> Tensor:
     return resize_map(x, [2 * height, 2 * width])
 
 
-def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> Losses:
+def mask_losses(
+    masks: Masks,
+    targets: Targets,
+    pairs: Pairs,
+    ratio: int,
+) -> Losses:
     """Sums of the cross entropy and of the dice loss of masks, at points where they are unsure.
 
     Args:
@@ -128,7 +141,10 @@ def mask_losses(masks: Masks, targets: Targets, pairs: Pairs, ratio: int) -> Los
 
 
 def in_image(
-    logits: Tensor, size: Sequence[int], inside: Sequence[int], out: Sequence[int]
+    logits: Tensor,
+    size: Sequence[int],
+    inside: Sequence[int],
+    out: Sequence[int],
 ) -> Tensor:
     """Masks ``[M, *out]``, true where logits [M, h, w] are positive in the original image.
 

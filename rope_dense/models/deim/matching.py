@@ -62,7 +62,10 @@ class Matcher:
 
     @torch.no_grad()
     def __call__(
-        self, predictions: Sequence[Prediction], targets: Targets, epoch: int = 0
+        self,
+        predictions: Sequence[Prediction],
+        targets: Targets,
+        epoch: int = 0,
     ) -> tuple[list[Pairs], Pairs]:
         """The pairs of S sets of predictions, and their union; ValueError for a box not finite."""
         # [S, B, Q, K], and [S, B, Q, 4]
@@ -96,7 +99,11 @@ class Matcher:
         return each, union
 
     def costs(
-        self, logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor
+        self,
+        logits: Tensor,
+        boxes: Tensor,
+        labels: Tensor,
+        targets: Tensor,
     ) -> Tensor:
         """Costs [P, t] of predictions [P, K] and [P, 4] for the annotations of an image."""
         p = logits.sigmoid()[:, labels]
@@ -142,7 +149,11 @@ class Matcher:
         return [torch.cat(layers) for layers in costs]
 
     def late_costs(
-        self, logits: Tensor, boxes: Tensor, labels: Tensor, targets: Tensor
+        self,
+        logits: Tensor,
+        boxes: Tensor,
+        labels: Tensor,
+        targets: Tensor,
     ) -> Tensor:
         """As ``costs``, from ``late_epoch`` on.
 
@@ -163,7 +174,11 @@ def check_boxes(targets: Targets) -> None:
 
 
 def box_overlaps(
-    boxes: Tensor, targets: Tensor, mode: str, *, aligned: bool = False
+    boxes: Tensor,
+    targets: Tensor,
+    mode: str,
+    *,
+    aligned: bool = False,
 ) -> Tensor:
     """IoU or GIoU of boxes [P, 4] and [t, 4], (cx, cy, w, h): [P, t], or [P] if aligned.
 
@@ -212,7 +227,9 @@ def unite(matches: Sequence[tuple[np.ndarray, np.ndarray]], num_queries: int) ->
 
 
 def gather_pairs(
-    images: Sequence[tuple], num_queries: int, starts: np.ndarray
+    images: Sequence[tuple],
+    num_queries: int,
+    starts: np.ndarray,
 ) -> tuple[np.ndarray, list[int]]:
     """The pairs of all images, [2, M]: indexes as in ``Pairs``, and how many an image has."""
     indexes = []

@@ -62,7 +62,12 @@ IOU_SCALE = 1024.0
 class OrientedSelection(QuerySelection):
     """Tokens with the highest score of any class, and an oriented box for each."""
 
-    def __init__(self, channels: int, num_classes: int, num_queries: int) -> None:
+    def __init__(
+        self,
+        channels: int,
+        num_classes: int,
+        num_queries: int,
+    ) -> None:
         super().__init__(channels, num_classes, num_queries)
         self.reg = mlp(channels, channels, NUMBERS, 3, zero=True)
 
@@ -219,7 +224,12 @@ class OrientedCriterion(Criterion):
         return change_between(reference, boxes) * self.reg_scale
 
 
-def rotated_iou(boxes: Tensor, targets: Tensor, *, aligned: bool = False) -> Tensor:
+def rotated_iou(
+    boxes: Tensor,
+    targets: Tensor,
+    *,
+    aligned: bool = False,
+) -> Tensor:
     """IoU of boxes [P, 7] and [t, 7]: [P, t], or [P] if aligned; no derivative."""
     pair = []
     for some in (boxes, targets):

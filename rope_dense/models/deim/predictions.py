@@ -93,7 +93,10 @@ class Pairs:
 
 
 def gather_targets(
-    samples: SampleList, size: ImageSize, *, with_masks: bool = False
+    samples: SampleList,
+    size: ImageSize,
+    *,
+    with_masks: bool = False,
 ) -> Targets:
     """Targets from mmdet's samples, with boxes in pixels of images of ``size``."""
     labels, boxes_of_images, counts, images = gather_boxes(samples)
@@ -237,7 +240,11 @@ class Prediction(NamedTuple):
         return list(map(Prediction._make, zip(*parts, strict=True)))
 
 
-def distance_bins(reg_max: int, reg_scale: float, up: float) -> Tensor:
+def distance_bins(
+    reg_max: int,
+    reg_scale: float,
+    up: float,
+) -> Tensor:
     """The R + 1 distances that the distribution of a side is over, float32.
 
     A side of a box is at half the size of its reference box plus a distance in units of
@@ -271,7 +278,11 @@ def mean_distances(shares: Tensor, bins: Tensor) -> Tensor:
     return (shares * bins).sum(-1)  # no product of matrices, which autocast would round
 
 
-def decode_distances(reference: Tensor, distances: Tensor, reg_scale: float) -> Tensor:
+def decode_distances(
+    reference: Tensor,
+    distances: Tensor,
+    reg_scale: float,
+) -> Tensor:
     """The boxes [..., 4] whose sides are at ``distances`` [..., 4] from reference boxes."""
     centre, size = reference.chunk(2, -1)
     near, far = distances.chunk(2, -1)
@@ -279,7 +290,11 @@ def decode_distances(reference: Tensor, distances: Tensor, reg_scale: float) -> 
     return torch.cat([centre + (far - near) * step / 2, size + (far + near) * step], -1)
 
 
-def encode_distances(reference: Tensor, box: Tensor, reg_scale: float) -> Tensor:
+def encode_distances(
+    reference: Tensor,
+    box: Tensor,
+    reg_scale: float,
+) -> Tensor:
     """The distances [..., 4] of boxes from reference boxes."""
     (centre, size), (box_centre, box_size) = reference.chunk(2, -1), box.chunk(2, -1)
     step = size / reg_scale + 1e-16

@@ -49,7 +49,12 @@ class QuerySelection(nn.Module):
         num_queries: Q.
     """
 
-    def __init__(self, channels: int, num_classes: int, num_queries: int) -> None:
+    def __init__(
+        self,
+        channels: int,
+        num_classes: int,
+        num_queries: int,
+    ) -> None:
         super().__init__()
         self.num_queries = num_queries
         self.cls = class_layer(channels, num_classes)
@@ -92,7 +97,11 @@ def anchors_of(
     return torch.log(anchors / (1 - anchors)).masked_fill(~valid, torch.inf), valid
 
 
-def grid_anchors(size: Size, level: int, device: torch.device) -> Tensor:
+def grid_anchors(
+    size: Size,
+    level: int,
+    device: torch.device,
+) -> Tensor:
     """Boxes [H W, 4], relative to the image, one at the centre of each token."""
     centres = cell_centres(size, device)
     return torch.cat([centres, torch.full_like(centres, ANCHOR_SIZE * 2**level)], -1)
@@ -202,14 +211,23 @@ class ContrastiveDenoising(nn.Module):
         return inverse_sigmoid(noisy)
 
 
-def group_mask(most: int, groups: int, num_others: int, device: torch.device) -> Tensor:
+def group_mask(
+    most: int,
+    groups: int,
+    num_others: int,
+    device: torch.device,
+) -> Tensor:
     """[D + Q, D + Q]: a query sees its group and the queries of the encoder."""
     group = torch.arange(groups, device=device).repeat_interleave(2 * most)
     group = torch.cat([group, group.new_full((num_others,), -1)])
     return (group[:, None] == group) | (group == -1)
 
 
-def positive_pairs(counts: list[int], groups: int, device: torch.device) -> Pairs:
+def positive_pairs(
+    counts: list[int],
+    groups: int,
+    device: torch.device,
+) -> Pairs:
     """The queries without a negative copy's noise, and their boxes."""
     most = max(counts)
     queries = []

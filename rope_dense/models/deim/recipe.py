@@ -81,7 +81,9 @@ def set_stages(
 
 
 def with_masks(
-    base: dict, model: dict, stages: dict[str, Any] | None = None
+    base: dict,
+    model: dict,
+    stages: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Settings that instance masks add to a detector's config, with ECSeg's loss weights.
 

@@ -38,7 +38,10 @@ class MaskAnnealingHook(Hook):
     """
 
     def __init__(
-        self, start: Sequence[int], end: Sequence[int], power: float = 0.9
+        self,
+        start: Sequence[int],
+        end: Sequence[int],
+        power: float = 0.9,
     ) -> None:
         spans = zip(start, end, strict=False)
         if len(start) != len(end) or not all(0 <= a < b for a, b in spans):
@@ -59,7 +62,10 @@ class MaskAnnealingHook(Hook):
             )
 
     def before_train_iter(
-        self, runner: Runner, batch_idx: int, data_batch: dict | None = None
+        self,
+        runner: Runner,
+        batch_idx: int,
+        data_batch: dict | None = None,
     ) -> None:
         probabilities = self.probabilities(runner.iter)
         find_eomt(runner.model).mask_probs = probabilities
@@ -86,7 +92,10 @@ def find_eomt(model: nn.Module) -> MaskQueries:
 
 
 def load_eomt(
-    backbone: RoPEViT, eomt: nn.Module, checkpoint: str, base: str | None = None
+    backbone: RoPEViT,
+    eomt: nn.Module,
+    checkpoint: str,
+    base: str | None = None,
 ) -> None:
     """Load a published EoMT or PMT strictly into a backbone and the queries beside it.
 

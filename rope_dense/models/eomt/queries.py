@@ -120,7 +120,12 @@ class MaskQueries(nn.Module):
         predictions.append(self.predict(norm(x), grid, number))
         return predictions
 
-    def predict(self, x: Tensor, grid: Size, num_prefix_tokens: int) -> Prediction:
+    def predict(
+        self,
+        x: Tensor,
+        grid: Size,
+        num_prefix_tokens: int,
+    ) -> Prediction:
         """Classes and masks from normalised tokens [B, N, C]."""
         x = x.to(self.query.weight.dtype)
         queries = x[:, : self.num_queries]
@@ -131,7 +136,11 @@ class MaskQueries(nn.Module):
 
     @torch.no_grad()
     def attention_mask(
-        self, masks: Tensor, num_tokens: int, grid: Size, step: int
+        self,
+        masks: Tensor,
+        num_tokens: int,
+        grid: Size,
+        step: int,
     ) -> Tensor:
         """[B, 1, N, N], false where a token does not attend to another in the block of a step.
 
