@@ -1,7 +1,7 @@
 """A training that stops when it diverges, before weights that are not finite are saved."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ SIGNS = ('matrix contains invalid numeric entries', 'scores must not be NaN')
 class DivergenceHook(Hook):
     """Stops a training whose loss or gradient stays infinite or NaN, or whose weights are.
 
-    A step whose gradient is not finite is left out, and a line counts it: one batch does not end a
-    long training. The loss is the one that mmengine logs, after each iteration. Weights are checked
+    A step whose gradient is not finite is left out, and a line counts it and names its images: one
+    batch does not end a long training (see ``BufferHook``). The loss is the one that mmengine logs, after each iteration. Weights are checked
     before each validation, which would blame an image, and each save, so every checkpoint has
     finite weights.
 
@@ -46,6 +46,7 @@ class DivergenceHook(Hook):
         self.done = 0  # iterations
         self.since: int | None = None  # the first of them with such a loss or gradient
         self.left_out = 0  # steps
+        self.images: list[str] = []  # of the batches since the last step
         self.bad = ''  # what is not finite in this iteration
         self.last = ''  # and was in the last such
 
@@ -53,6 +54,12 @@ class DivergenceHook(Hook):
         optimizer = getattr(runner.optim_wrapper, 'optimizer', None)
         if optimizer:
             optimizer.register_step_pre_hook(partial(self.leave_out, runner))
+            optimizer.register_step_post_hook(lambda *_: self.images.clear())
+
+    def before_train_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any = None
+    ) -> None:
+        self.images += filter(None, getattr(runner, 'batch', ()))
 
     def leave_out(
         self, runner: Runner, optimizer: Optimizer, *arguments: object
@@ -73,15 +80,14 @@ class DivergenceHook(Hook):
         self.bad = 'gradient'
         runner.logger.warning(
             f'the gradient of iteration {runner.iter + 1} is not finite: its step is left out '
-            f'({self.left_out} until now)'
+            f'({self.left_out} until now){images_text(self.images)}'
         )
 
     def after_train_iter(
         self, runner: Runner, batch_idx: int, *args: Any, **others: Any
     ) -> None:
         self.done = runner.iter + 1
-        losses = runner.message_hub.log_scalars.get('train/loss')
-        if losses is not None and not math.isfinite(losses.current()):
+        if not has_finite_loss(runner):
             self.bad = 'loss'
         if not self.bad:
             self.since = None
@@ -118,6 +124,44 @@ class DivergenceHook(Hook):
         if last.is_file():
             saved = f'the last checkpoint, {last.read_text().strip()}, is from before'
         return f'{fact}: lower {name}={settings.optimizer.lr}{other}; {saved}'
+
+
+class BufferHook(Hook):
+    """Puts back what the forward of a batch that is not finite has changed: running statistics.
+
+    Args:
+        divergence: the hook that leaves out steps.
+    """
+
+    priority = 'ABOVE_NORMAL'  # behind the loss of an iteration, before moving averages
+
+    def __init__(self, divergence: DivergenceHook) -> None:
+        self.divergence = divergence
+        self.kept: list[tuple[Tensor, Tensor]] = []  # buffers, and their earlier values
+
+    def before_train_iter(
+        self, runner: Runner, batch_idx: int, data_batch: Any = None
+    ) -> None:
+        self.kept = [(x, x.detach().clone()) for x in runner.model.buffers()]
+
+    def after_train_iter(
+        self, runner: Runner, batch_idx: int, *args: Any, **others: Any
+    ) -> None:
+        if self.divergence.bad or not has_finite_loss(runner):
+            for buffer, value in self.kept:
+                buffer.detach().copy_(value)
+
+
+def images_text(images: Iterable[str]) -> str:
+    """'; its images: a.png, b.png', or nothing without images."""
+    names = ', '.join(Path(image).name for image in images)
+    return f'; its images: {names}' if names else ''
+
+
+def has_finite_loss(runner: AnyRunner) -> bool:
+    """Return whether the loss that mmengine logs of this iteration is finite."""
+    losses = runner.message_hub.log_scalars.get('train/loss')
+    return losses is None or math.isfinite(losses.current())
 
 
 def divergence_message(runner: AnyRunner, error: Exception) -> str | None:

@@ -75,6 +75,32 @@ def test_a_step_of_nan_is_left_out_and_counted(tmp_path: Path) -> None:
     assert said.endswith('/iter_4.pth, is from before')
 
 
+def test_a_step_that_is_left_out_changes_no_running_mean(tmp_path: Path) -> None:
+    """Nor its moving average, which takes the buffers, too."""
+    average = dict(EMA, update_buffers=True)
+    model = dict(type='Toy', bad_inputs=(4, 6))
+    runner = toy_run(toy_config(tmp_path, model=model, custom_hooks=[average]))
+    assert runner.iter == 12 and 'iter_12.pth' in checkpoints(tmp_path)
+    assert runner.model.norm.num_batches_tracked == 10
+
+
+def test_a_step_that_is_left_out_names_its_images() -> None:
+    """All since the last step, where gradients of several batches are added."""
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    hook = DivergenceHook()
+    runner = Mock(optim_wrapper=Mock(optimizer=optimizer), iter=0)
+    hook.before_train(runner)
+    for names, factor in ((['a.png'], 1.0), (['b.png', 'x/c.png'], math.inf)):
+        for name in names:
+            runner.batch = (name, '')
+            hook.before_train_iter(runner, 0)
+        (model(torch.ones(1, 2)).sum() * factor).backward()
+        optimizer.step()
+    (said,) = runner.logger.warning.call_args.args
+    assert said.endswith('(1 until now); its images: b.png, c.png')
+
+
 def test_a_step_that_is_left_out_changes_no_weight() -> None:
     """Nor a moment, by weight decay neither."""
     model = torch.nn.Linear(2, 1)

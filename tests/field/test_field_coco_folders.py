@@ -661,3 +661,23 @@ def test_a_refused_file_leaves_memory(tmp_path: Path, change: dict) -> None:
     assert gc.get_freeze_count() <= frozen
     gc.collect()
     assert not any(isinstance(one, coco_files.CocoFile) for one in gc.get_objects())
+
+
+def test_an_image_belongs_to_the_name_with_most_of_its_folders(tmp_path: Path) -> None:
+    """Of two cameras one is not there: its boxes are not put on the other's pictures."""
+    root = tmp_path / 'data'
+    names = [f'camB/{name}' for name in MANY]
+    place(root, 'annotations.json', 'images', names)
+    write(root / 'annotations.json', coco_text(['camA/0.jpg', *names, 'camC/1.jpg']))
+    found = reading(root)
+    everything = sum(([*images] for images in found.objects.values()), [])
+    assert sorted(everything) == sorted(names)
+    assert '2 x object of an image that is not there (left out): camA/0.jpg' in found.text
+    # Ids are of the order in the file: camA's object has the first.
+    assert 'has labels already' not in found.text
+
+
+def test_names_of_another_folder_are_named(tmp_path: Path) -> None:
+    place(tmp_path / 'data', 'annotations.json', 'images/camB', MANY, prefix='camA/')
+    line = '20 x image in another folder than its name says (taken by its name)'
+    assert line in reading(tmp_path / 'data').text

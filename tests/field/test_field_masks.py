@@ -374,3 +374,11 @@ def test_one_setting_reads_masks_of_0_and_255(tmp_path: Path) -> None:
 def built(cfg: Config, split: str) -> BaseDataset:
     with DefaultScope.overwrite_default_scope('mmseg'):
         return DATASETS.build(cfg[f'{split}_dataloader'].dataset)
+
+
+def test_masks_of_another_folder_are_named(tmp_path: Path) -> None:
+    for name in 'abcdefgh':
+        image(tmp_path / f'images/camB/{name}.jpg')
+        mask(tmp_path / f'masks/camA/{name}.png', np.zeros(SIZE, np.uint8))
+    line = '8 x mask in another folder than its image (taken by its name)'
+    assert line in text_of(tmp_path)

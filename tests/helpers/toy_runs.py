@@ -47,6 +47,7 @@ class Toy(BaseModel):
         bad_losses: calls, from 1, whose loss is NaN, and its gradient is not.
         bad_steps: calls whose gradient is NaN, and the loss is not.
         bad_weights: calls after which the weights are NaN.
+        bad_inputs: calls whose inputs of a BatchNorm, which there is only then, are infinite.
         refuses: the call that raises a ValueError, as a matcher does for predictions of NaN.
     """
 
@@ -56,14 +57,22 @@ class Toy(BaseModel):
         bad_steps: Sequence[int] = (),
         bad_weights: Sequence[int] = (),
         refuses: int = 0,
+        bad_inputs: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.linear = nn.Linear(2, 1)
         self.calls, self.bad_losses, self.bad_steps = 0, bad_losses, bad_steps
         self.refuses, self.bad_weights = refuses, bad_weights
+        self.bad_inputs = bad_inputs
+        if bad_inputs:
+            self.norm = nn.BatchNorm1d(2)
 
     def forward(self, x: Tensor, mode: str) -> dict[str, Tensor] | Tensor:
-        out = self.linear(torch.stack(list(x)) if isinstance(x, list) else x)
+        x = torch.stack(list(x)) if isinstance(x, list) else x
+        if self.bad_inputs:
+            bad = mode == 'loss' and self.calls + 1 in self.bad_inputs
+            x = self.norm(x * math.inf if bad else x)
+        out = self.linear(x)
         if mode != 'loss':
             return out
         self.calls += 1

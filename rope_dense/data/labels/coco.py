@@ -25,6 +25,7 @@ from .coco_files import (
     id_of,
     image_entries,
     load_coco,
+    plain_name,
     stem_of,
 )
 from .files import (
@@ -44,6 +45,7 @@ LEAST_BOXES = 4  # different ones, of which corners can be told from sizes
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
 BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
 NOT_WHOLE = 'image that is not labelled for all classes, as of LVIS (what is not, is background)'
+ELSEWHERE = 'image in another folder than its name says (taken by its name)'
 NO_PLACE = 'object without a box, polygon or mask'
 POINTS = 'object of key points without a box, which no box is made of'
 SCORED = 'object with a score (of predictions? all are taken as labels)'
@@ -138,6 +140,8 @@ def labelled_images(
         if image is None:
             report.leave_out_image(entry.name, len(entry.numbers))
             continue
+        if images.is_elsewhere(image, plain_name(entry.name)):
+            report.note(ELSEWHERE, entry.name)
         if not entry.is_whole:
             report.note(NOT_WHOLE, entry.name)
         with errors_at(file.path):

@@ -361,9 +361,13 @@ def best_file(given: Sequence[Candidate], split: str) -> CocoFile | None:
 
 def find_image(images: Images, name: str) -> Path | None:
     """The file of an image's name: a path, or an address as Label Studio writes it."""
-    # As in /data/local-files/?d=folder/a%20b.jpg.
-    plain = unquote(re.split('[?#]', name.rpartition('?d=')[2])[0])
+    plain = plain_name(name)
     return images.find(name) or (images.find(plain) if plain != name else None)
+
+
+def plain_name(name: str) -> str:
+    """The path in an address, as in /data/local-files/?d=folder/a%20b.jpg."""
+    return unquote(re.split('[?#]', name.rpartition('?d=')[2])[0])
 
 
 def stem_of(name: str, images: Images) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .files import fold_case, without_suffix
-from .inventory import ends_of
+from .inventory import are_elsewhere, ends_of
 from .objects import NO_IMAGE
 from .places import FilePairs, FilePlace, stem_without
 
 TAKEN = 'object of an image that has another label file'
 HASHED = re.compile(r'(^|/)[0-9a-f]{8}-(?=[^/]+$)')  # names of Label Studio's files
-ELSEWHERE = 'label file in another folder than its image (taken by its name)'
+ELSEWHERE = 'in another folder than its image (taken by its name)'
 ALIKE = 'label file whose name has another case or Unicode form than its image (taken)'
 
 
@@ -22,7 +22,7 @@ class Step(NamedTuple):
     """A way to find the images of files."""
 
     find: Callable[[str, FilePlace, str], str | None]  # by path, place and key
-    note: str = ''  # for the report, if images without a file are negatives
+    note: str = ''  # for the report, if images without a file are negatives, or elsewhere
     is_loose: bool = False  # only where a split has no image of a file yet
     by_content: bool = False
 
@@ -68,7 +68,7 @@ class FileMatcher:
         for step in (
             Step(self.same_key),
             Step(self.same_form, ALIKE),
-            Step(self.same_name, ELSEWHERE, is_loose=negatives),
+            Step(self.same_name, f'{self.kind.noun} {ELSEWHERE}', is_loose=negatives),
             Step(self.same_content, by_content=True),
         ):
             matched = {pairs.images[image].split for image in self.file_of}
@@ -84,7 +84,8 @@ class FileMatcher:
                 elif image:
                     pairs.image_of[path] = image
                     self.file_of[image] = path
-                    if step.note and negatives:
+                    own = pairs.images[image].key
+                    if step.note and (negatives or are_elsewhere(keys[path], own)):
                         pairs.notes.append((step.note, os.path.basename(path)))
         for path in pairs.files:
             if path not in pairs.image_of:

@@ -50,6 +50,7 @@ class Inventory:
         self.skipped = list[str]()  # those that are there
         self.by_suffix = dict[str, list[str]]()  # paths, sorted
         self.found = dict[Path, Images]()
+        self.named = dict[Path, int]()  # see ``Images``
         self.headers = dict[Path, Header]()
         self.remembered = dict[str, list]()  # ``known_headers`` of an earlier start
         self.parsed = dict[tuple[Path, State], Any]()
@@ -183,7 +184,7 @@ class Inventory:
             for file in self.below(folder, self.image_suffixes):
                 if not self.channels or is_first(file, self.channels, self.root):
                     files[str(file)[start:]] = file
-            self.found[folder] = Images(folder, files)
+            self.found[folder] = Images(folder, files, self.named)
         return self.found[folder]
 
     def header(self, image: Path) -> Header:
@@ -212,10 +213,19 @@ class Inventory:
 
 
 class Images:
-    """The image files of a folder, by their paths in it, found by the names that labels give."""
+    """The image files of a folder, by their paths in it, found by the names that labels give.
 
-    def __init__(self, folder: Path, files: Mapping[str, Path]) -> None:
+    ``named`` has of each file how many of its folders a name has had until now.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        files: Mapping[str, Path],
+        named: dict[Path, int] | None = None,
+    ) -> None:
         self.folder = folder
+        self.named = {} if named is None else named
         self.by_path = files
         self.by_stem = dict[str, Path]()  # by paths in the folder, without suffix
         self.by_name = dict[str, list[Path]]()  # without folders and suffix
@@ -236,8 +246,18 @@ class Images:
 
         Leading folders, of the machine or the project of a labelling tool, may be missing here; in
         a folder that is here, the file has to be, too. A bare name has to belong to one file only.
-        Case and Unicode form may differ if only one path is alike.
+        Case and Unicode form may differ if only one path is alike. A file that another name has
+        had with more of its folders is of that name.
         """
+        found = self.find_any(name)
+        if found is None:
+            return None
+        common = common_folders(name, str(found))
+        most = self.named[found] = max(common, self.named.get(found, 0))
+        return found if common == most else None
+
+    def find_any(self, name: str) -> Path | None:
+        """``find``, whatever the other names are."""
         path = stem = ''
         for path in ends_of(name, self.folders):
             stem = os.path.splitext(path)[0]
@@ -266,6 +286,10 @@ class Images:
             found.setdefault(fold_case(stem), []).append(file)
         return found
 
+    def is_elsewhere(self, file: Path, name: str) -> bool:
+        """Return whether an image is in another folder than its name says."""
+        return are_elsewhere(name, self.stem_of(file))
+
     def stem_of(self, file: Path) -> str:
         """The path of an image in the folder, without suffix."""
         start = len(os.path.join(self.folder, ''))
@@ -284,6 +308,23 @@ def ends_of(path: str, folders: Container[str]) -> Iterator[str]:
         yield end
         if os.path.dirname(end) in folders:
             return
+
+
+def common_folders(one: str, other: str) -> int:
+    """How many folders above the file two paths have in common."""
+    number = 0
+    pairs = zip(parts_of(one)[-2::-1], parts_of(other)[-2::-1], strict=False)
+    for name, other_name in pairs:
+        if name != other_name and fold_case(name) != fold_case(other_name):
+            break
+        number += 1
+    return number
+
+
+def are_elsewhere(one: str, other: str) -> bool:
+    """Return whether two paths of a file are in different folders: neither is the other's end."""
+    fewest = min(len(parts_of(one)), len(parts_of(other)))
+    return common_folders(one, other) < fewest - 1
 
 
 def state_of(about: os.stat_result) -> State:
