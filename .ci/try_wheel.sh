@@ -40,7 +40,7 @@ import sys
 import torch
 
 import rope_dense
-from rope_dense.data.generated.write_shapes import ShapesSettings, write_shapes
+from rope_dense.data.generated.shape_files import ShapesSettings, write_shapes
 from rope_dense.project.model import random_model
 from rope_dense.project.load import load_config
 from rope_dense_command import command

@@ -673,7 +673,6 @@ def test_an_image_belongs_to_the_name_with_most_of_its_folders(tmp_path: Path) -
     everything = sum(([*images] for images in found.objects.values()), [])
     assert sorted(everything) == sorted(names)
     assert '2 x object of an image that is not there (left out): camA/0.jpg' in found.text
-    # Ids are of the order in the file: camA's object has the first.
     assert 'has labels already' not in found.text
 
 

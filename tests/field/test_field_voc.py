@@ -795,3 +795,11 @@ def test_a_folder_is_recognised_by_a_few_files(
     folder = find_labels(Inventory(root))
     assert len(set(read)) <= pairs.LOOKED_AT
     assert len(folder.splits['train'].files.pairs) == 16
+
+
+def test_labels_of_another_folder_are_named(tmp_path: Path) -> None:
+    for name in 'abcdefgh':
+        image(tmp_path / 'data/JPEGImages/camB' / f'{name}.jpg')
+        write(tmp_path / 'data/Annotations/camA' / f'{name}.xml', xml(thing()))
+    line = '8 x XML file in another folder than its image (taken by its name)'
+    assert line in reading(tmp_path / 'data').text
