@@ -278,7 +278,9 @@ def test_what_has_no_counterpart_is_counted_and_weighed(tmp_path: Path) -> None:
     write(tmp_path / 'images/._00.jpg', b'x')
     write(tmp_path / 'masks/._00.png', b'x')
     folder = found(tmp_path)
-    images = [image for part in folder.splits.values() for image in part.files.pairs.values()]
+    images = [
+        image for part in folder.splits.values() for image in part.files.pairs.values()
+    ]
     assert len(images) == 19 and all(
         image.suffix in ('.jpg', '.bmp') for image in images
     )

@@ -22,7 +22,9 @@ class Step(NamedTuple):
     """A way to find the images of files."""
 
     find: Callable[[str, FilePlace, str], str | None]  # by path, place and key
-    note: str = ''  # for the report, if images without a file are negatives, or elsewhere
+    note: str = (
+        ''  # for the report, if images without a file are negatives, or elsewhere
+    )
     is_loose: bool = False  # only where a split has no image of a file yet
     by_content: bool = False
 
