@@ -32,9 +32,9 @@ class DivergenceHook(Hook):
     """Stops a training whose loss or gradient stays infinite or NaN, or whose weights are.
 
     A step whose gradient is not finite is left out, and a line counts it and names its images: one
-    batch does not end a long training (see ``BufferHook``). The loss is the one that mmengine logs, after each iteration. Weights are checked
-    before each validation, which would blame an image, and each save, so every checkpoint has
-    finite weights.
+    batch does not end a long training (see ``BufferHook``). The loss is the one that mmengine logs,
+    after each iteration. Weights are checked before each validation, which would blame an image,
+    and each save, so every checkpoint has finite weights.
 
     Raises:
         RunError: it says since when, what to lower, and which checkpoint is the last.
