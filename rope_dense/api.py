@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mmengine.structures import BaseDataElement
     from PIL.Image import Image
 
-    from .data.images.sources import ImageReader
     from .measure.results import ResultRow
 
     Place = str | Path
@@ -152,11 +151,12 @@ class Model:
 
         Args:
             images: paths, pictures of Pillow, or arrays [H, W, 3] of blue, green and red (as
-                OpenCV reads them), or of a model of other channels [H, W, n]; or one of these.
+                OpenCV reads them), uint8 or floats of 0 to 255; of a model of other channels paths
+                or arrays [H, W, n]; or one of these.
             batch: images at a time.
 
         Raises:
-            ValueError: a file is missing, or no image.
+            ValueError: a file is missing, or no image; an array of another type or shape.
         """
         from mmengine.registry import DefaultScope
 
@@ -165,7 +165,7 @@ class Model:
 
         many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
         reader = ImageReader(self.cfg.test_dataloader.dataset.pipeline)
-        pixels = [read_picture(image, reader) for image in many]
+        pixels = [reader.convert(image) for image in many]
         with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
             samples = predict_batch(self.inferencer, pixels, batch)
             return [sample.cpu() for sample in samples]
@@ -235,22 +235,3 @@ class Model:
 
         export_model(self.config, self.checkpoint, out, **options)
         return Path(out)
-
-
-def read_picture(image: Picture, reader: ImageReader) -> np.ndarray:
-    """Pixels [H, W, 3] of blue, green and red, uint8; or of any number of channels.
-
-    ValueError if a file is missing, or no image.
-    """
-    from PIL import ImageOps
-
-    if isinstance(image, np.ndarray):
-        return image
-    if not isinstance(image, (str, Path)):  # of Pillow
-        if image.mode.startswith(('I', 'F')):  # which would be cut off at 255
-            raise ValueError(
-                f'a picture of mode {image.mode}: give its path, or an array of uint8'
-            )
-        colours = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
-        return np.ascontiguousarray(colours[..., ::-1])
-    return reader.read(Path(image))

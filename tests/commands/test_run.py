@@ -43,7 +43,8 @@ def test_paths_pictures_and_arrays_are_one(run_folder: Path, data: Path) -> None
     model = rope_dense.load(run_folder, device='cpu')
     assert model.classes[0] == 'circle' and model.checkpoint.endswith('iter_2.pth')
     path = data / 'coco' / 'val2017' / '00000000.jpg'
-    given = [path, str(path), cv2.imread(str(path)), Image.open(path)]
+    array = cv2.imread(str(path))
+    given = [path, str(path), array, array.astype(np.float32), Image.open(path)]
     samples = model(given, batch=2)
     boxes = [sample.pred_instances.bboxes for sample in samples]
     assert all(torch.allclose(box, boxes[0], atol=1e-3) for box in boxes)

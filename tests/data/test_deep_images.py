@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import cv2
@@ -115,3 +116,59 @@ def test_8_bits_and_arrays_stay(tmp_path: Path) -> None:
         assert step.transform(dict(img=image, img_path=path))['img'] is image
     values = np.array([0, 1, 8, 9, 2047, 4095, 65535], np.uint16)
     assert to_8_bits(values, 4095).tolist() == [0, 0, 0, 1, 127, 255, 255]
+
+
+@pytest.mark.parametrize(
+    'array, said',
+    [
+        (
+            np.ones((8, 6, 3), np.uint16),
+            'array of uint16 and shape [8, 6, 3]: expected',
+        ),
+        (
+            np.full((8, 6, 3), 0.5, np.float32),
+            'float32 and shape [8, 6, 3], values 0.5',
+        ),
+        (np.full((8, 6, 3), 256.0), 'float64 and shape [8, 6, 3], values 256 to 256'),
+        (np.full((8, 6, 3), np.nan), 'values nan to nan: expected'),
+        (np.ones((8, 6, 3), np.int64), 'int64 and shape'),
+        (np.ones((8, 6, 3), bool), 'bool and shape'),
+        (
+            np.ones((8, 6), np.uint8),
+            'uint8 and shape [8, 6]: expected [height, width, 3]',
+        ),
+        (np.ones((8, 6, 1), np.uint8), 'shape [8, 6, 1]'),
+        (np.ones((8, 6, 4), np.uint8), 'shape [8, 6, 4]'),
+        (np.ones((3, 8, 6), np.uint8), 'shape [3, 8, 6]'),
+        (np.ones((2, 8, 6, 3), np.uint8), 'shape [2, 8, 6, 3]'),
+        (
+            b'\xff\xd8',
+            'image of type bytes: give a path, a picture of Pillow, an array',
+        ),
+        (Image.new('I;16', (6, 8)), 'a picture of mode I;16: give its path'),
+    ],
+)
+def test_arrays_of_another_type_or_shape_are_refused(array: object, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        ImageReader([]).convert(array)
+
+
+def test_arrays_of_8_bits_and_of_floats_are_one() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 6, 3), np.uint8)
+    for given in (
+        pixels,
+        pixels.astype(np.float32),
+        Image.fromarray(pixels[..., ::-1]),
+    ):
+        converted = ImageReader([]).convert(given)
+        assert converted.dtype == np.uint8 and np.array_equal(converted, pixels)
+
+
+def test_images_of_channels_have_their_order() -> None:
+    """A picture of Pillow has red, green and blue, whatever own.channels says."""
+    reader = ImageReader([dict(type='LoadBands', channels=4)])
+    array = np.ones((8, 6, 4), np.uint16)
+    assert reader.convert(array) is array
+    for given in (array[..., :3], array.astype(bool), Image.new('RGBA', (6, 8))):
+        with pytest.raises(ValueError, match='array'):
+            reader.convert(given)

@@ -68,13 +68,8 @@ class LoadBands(BaseTransform):
         given = results.get('img')
         if given is None:
             pixels = self.load(Path(results['img_path']))
-        elif given.ndim == 3 and given.shape[2] == self.channels:
-            pixels = np.asarray(given, np.float32)
         else:
-            raise ValueError(
-                f'image of shape {[*given.shape]}, '
-                f'expected [height, width, {self.channels}]'
-            )
+            pixels = check_array(given, self.channels).astype(np.float32, copy=False)
         results['img'] = self.filled(pixels)
         results['img_shape'] = results['ori_shape'] = pixels.shape[:2]
         missing = no_data(pixels)
@@ -210,6 +205,32 @@ class BandJitter(BaseTransform):
         """Draw a factor for each channel: [n]."""
         factors = [random.uniform(*limits) for _ in range(image.shape[2])]
         return np.array(factors, np.float32)
+
+
+def check_array(pixels: np.ndarray, channels: int | None = None) -> np.ndarray:
+    """An array that is given as an image, [H, W, n] of n channels, or uint8 [H, W, 3] for None.
+
+    Floats are rounded for None. ValueError, with type and shape, for what would be taken for
+    another image.
+    """
+    given = f'array of {pixels.dtype} and shape {[*pixels.shape]}'
+    shape = f'expected [height, width, {channels or 3}]'
+    has_shape = pixels.ndim == 3 and pixels.shape[2] == (channels or 3) and pixels.size
+    if channels is not None:
+        if not has_shape or pixels.dtype.kind not in 'uif':
+            order = 'in the order of own.channels'
+            raise ValueError(f'{given}: {shape} of numbers, {order}')
+        return pixels
+    known = f'{shape} of uint8, or of floats from 0 to 255: blue, green and red'
+    is_float = pixels.dtype.kind == 'f'
+    if not has_shape or not (is_float or pixels.dtype == np.uint8):
+        raise ValueError(f'{given}: {known}')
+    if not is_float:
+        return pixels
+    low, high = pixels.min(), pixels.max()
+    if not 0 <= low <= high <= 255 or 0 < high <= 1:  # as of NaN
+        raise ValueError(f'{given}, values {low:g} to {high:g}: {known}')
+    return (pixels + 0.5).astype(np.uint8)
 
 
 def no_data(image: np.ndarray) -> np.ndarray | None:

@@ -17,7 +17,7 @@ from ...utils.results import results_below
 from ..labels.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from ..labels.inventory import HIDDEN, list_files, suffixes_in
 from .band_files import ARRAY, is_first
-from .bands import find_load_bands, picture, read_deep, to_8_bits
+from .bands import check_array, find_load_bands, picture, read_deep, to_8_bits
 from .headers import read_header
 from .pictures import check_picture
 
@@ -227,6 +227,27 @@ class ImageReader:
             return read_image(path, self.max_value)
         check_there(path)
         return self.bands.load(path)
+
+    def convert(self, image: object) -> np.ndarray:
+        """``read`` of a path, a picture of Pillow, or an array (``check_array``)."""
+        if isinstance(image, (str, Path)):
+            return self.read(Path(image))
+        number = None if self.bands is None else self.bands.channels
+        if isinstance(image, np.ndarray):
+            return check_array(image, number)
+        if not isinstance(image, Image.Image) or number is not None:
+            kinds = (
+                'a path, an array'
+                if number
+                else 'a path, a picture of Pillow, an array'
+            )
+            raise ValueError(f'image of type {type(image).__name__}: give {kinds}')
+        if image.mode.startswith(('I', 'F')):  # which would be cut off at 255
+            raise ValueError(
+                f'a picture of mode {image.mode}: give its path, or an array of uint8'
+            )
+        colours = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
+        return np.ascontiguousarray(colours[..., ::-1])
 
     def picture(self, pixels: np.ndarray) -> np.ndarray:
         """A picture of an image that was read: BGR uint8 [H, W, 3]."""
