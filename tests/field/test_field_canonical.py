@@ -87,7 +87,8 @@ def test_ids_count_from_1_and_areas_are_computed(tmp_path: Path) -> None:
     assert [item['area'] for item in found] == [200, 25]
     assert splits['train'].classes == splits['val'].classes == ('cat', 'dog')
     assert text.splitlines() == [
-        'Test, 1 training images and 1 validation images, by folder; 2 and 1 objects'
+        'Test, 1 training images and 1 validation images, by folder; 2 and 1 objects',
+        '1 x class without a validation object: dog',
     ]
 
 
@@ -400,3 +401,26 @@ def test_rectangles_that_are_all_upright_are_said(tmp_path: Path) -> None:
     assert '2 x upright object: none is rotated' in text
     _, text, _ = one(tmp_path / 'b', rotated_shape('cat', BOX, 20), oriented=True)
     assert 'upright' not in text
+
+
+def test_ignored_objects_and_their_classes_are_counted(tmp_path: Path) -> None:
+    """Of COCO and VOC alike; a class of which nothing is trained or evaluated is named."""
+    crowd = Shape('dog', (0, 0, 5, 5), crowd=True)
+    difficult = Shape('fox', (3, 3, 9, 9), difficult=True)
+    fox = Shape('fox', (5, 5, 9, 9))
+    bird = Shape('bird', (9, 9, 5, 5))
+    train = [Shape('cat', BOX), crowd, fox]
+    items = [
+        Labelled(image(tmp_path / f'images/{name}.png'), shapes)
+        for name, shapes in dict(a=train, v=[bird, crowd, difficult]).items()
+    ]
+    folder = folder_of(tmp_path, items[:1], items[1:])
+    _, text = as_canonical(folder, tmp_path / 'out')
+    assert text.splitlines()[1:] == [
+        '2 x object marked iscrowd or ignore (neither trained nor evaluated): a.png, v.png',
+        '1 x difficult object (not evaluated): v.png',
+        '1 x class whose training objects are all ignored: dog',
+        '1 x class without a training object: bird',
+        '1 x class without a validation object: cat',
+        '2 x class whose validation objects are all ignored: dog, fox',
+    ]

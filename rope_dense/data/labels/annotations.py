@@ -36,6 +36,8 @@ NESTED = (
     '(filled, as COCO does; a hole needs run lengths)'
 )
 NO_OUTLINE = 'object without a polygon or mask (its box is taken as one)'
+IGNORED = 'object marked iscrowd or ignore (neither trained nor evaluated)'
+DIFFICULT = 'difficult object (not evaluated)'
 CUT = 0.9  # share of a box within the image: less counts as cut
 FARTHEST = 1e9  # pixels: no image is as large
 SLACK = 0.01  # pixels outside of an image: the box stays as it is
@@ -175,6 +177,8 @@ def annotations_of(
         else:
             annotation = dict(category_id=number, iscrowd=is_crowd, **place)
             found.append(annotation)
+            if is_crowd:
+                report.note(IGNORED if shape.crowd else DIFFICULT, where)
             others.append(annotation)
     return found
 

@@ -6,10 +6,13 @@ image, outlines can be drawn. So mmdet leaves out nothing, and no convention of 
 met by surprise.
 """
 
+from __future__ import annotations
+
 import filecmp
 import json
 import re
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,6 +184,7 @@ def write_splits(
             num_without_file=len(part.files.unlabelled) if are_negative else 0,
         )
     note_whole(total, first, chosen, oriented)
+    note_classes(total, files, numbers)
     return dict(splits=splits, text=report_text(folder, splits, total))
 
 
@@ -210,6 +214,26 @@ def note_whole(
             report.note(kind, f'{name} and {lower}')
 
 
+def note_classes(
+    report: Report,
+    files: Mapping[str, SplitFile],
+    numbers: Mapping[str, int],
+) -> None:
+    """Note the classes that only one split has, or of which a split has only ignored objects."""
+    seen = Counter[tuple[int, int]]()
+    for file in files.values():
+        seen.update(file.seen)
+    for split, file in files.items():
+        for name, number in numbers.items():
+            if file.seen[number, 0]:
+                continue
+            if file.seen[number, 1]:
+                kind = f'class whose {WORDS[split]} objects are all ignored'
+                report.note(kind, name)
+            elif seen[number, 0]:
+                report.note(f'class without a {WORDS[split]} object', name)
+
+
 class SplitFile:
     """A COCO file that is written image by image: memory does not depend on their number."""
 
@@ -221,6 +245,7 @@ class SplitFile:
         self.names = list[str]()  # of its images
         self.report = Report()  # of their labels
         self.counts = dict.fromkeys(COUNTS, 0)
+        self.seen = Counter[tuple[int, int]]()  # objects by category_id and iscrowd
         self.shares = array('f')  # area of each box, of its image
 
     def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
@@ -236,6 +261,7 @@ class SplitFile:
             self.shares.append(width * height / pixels)
             counts['num_objects'] += 1
             counts['num_ignored'] += item['iscrowd']
+            self.seen[item['category_id'], item['iscrowd']] += 1
             about = dict(id=counts['num_objects'], image_id=image_id, **item)
             self.objects.write(f'{self.encode(about)}\n')
         counts['num_with_objects'] += bool(objects)

@@ -35,6 +35,7 @@ from .files import (
     finite_numbers,
     is_set,
 )
+from .inventory import are_elsewhere
 from .label_folder import Read, Split
 from .objects import Box, Labelled, Outline, Report, Shape
 
@@ -140,7 +141,7 @@ def labelled_images(
         if image is None:
             report.leave_out_image(entry.name, len(entry.numbers))
             continue
-        if images.is_elsewhere(image, plain_name(entry.name)):
+        if are_elsewhere(plain_name(entry.name), stem):
             report.note(ELSEWHERE, entry.name)
         if not entry.is_whole:
             report.note(NOT_WHOLE, entry.name)

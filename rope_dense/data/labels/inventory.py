@@ -286,10 +286,6 @@ class Images:
             found.setdefault(fold_case(stem), []).append(file)
         return found
 
-    def is_elsewhere(self, file: Path, name: str) -> bool:
-        """Return whether an image is in another folder than its name says."""
-        return are_elsewhere(name, self.stem_of(file))
-
     def stem_of(self, file: Path) -> str:
         """The path of an image in the folder, without suffix."""
         start = len(os.path.join(self.folder, ''))
@@ -312,18 +308,13 @@ def ends_of(path: str, folders: Container[str]) -> Iterator[str]:
 
 def common_folders(one: str, other: str) -> int:
     """How many folders above the file two paths have in common."""
-    number = 0
-    pairs = zip(parts_of(one)[-2::-1], parts_of(other)[-2::-1], strict=False)
-    for name, other_name in pairs:
-        if name != other_name and fold_case(name) != fold_case(other_name):
-            break
-        number += 1
-    return number
+    above = [parts_of(fold_case(path))[-2::-1] for path in (one, other)]
+    return len(os.path.commonprefix(above))  # noqa: RUF071  # of lists
 
 
 def are_elsewhere(one: str, other: str) -> bool:
     """Return whether two paths of a file are in different folders: neither is the other's end."""
-    fewest = min(len(parts_of(one)), len(parts_of(other)))
+    fewest = min(map(len, map(parts_of, (one, other))))
     return common_folders(one, other) < fewest - 1
 
 
