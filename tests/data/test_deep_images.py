@@ -9,6 +9,7 @@ import cv2
 import mmengine
 import numpy as np
 import pytest
+from mmengine.config import Config
 from mmengine.registry import DATASETS, DefaultScope
 from PIL import Image
 
@@ -96,7 +97,7 @@ def white(folder: Path) -> int | None:
 
 
 def test_ranges(tmp_path: Path) -> None:
-    """What a TIFF says counts before its pixels; 8 bits, and all 16, need no scaling."""
+    """What a TIFF says counts before its pixels; images of 8 bits do not."""
     assert white(tmp_path) is None
     cv2.imwrite(str(tmp_path / 'b.png'), twelve_bits(8, 8, 3))
     assert white(tmp_path) == 4095
@@ -104,9 +105,74 @@ def test_ranges(tmp_path: Path) -> None:
     Image.fromarray(twelve_bits(8, 8)).save(tmp_path / 'c.tif', tiffinfo=tags)
     assert white(tmp_path) == 16383
     cv2.imwrite(str(tmp_path / 'd.png'), np.full((8, 8), 60000, np.uint16))
-    assert white(tmp_path) is None
+    assert white(tmp_path) == 65535
     cv2.imwrite(str(tmp_path / 'a.png'), np.zeros((8, 8), np.uint8))
-    assert white(tmp_path) is None
+    assert white(tmp_path) == 65535
+
+
+def test_the_brightest_of_many_images_counts(tmp_path: Path) -> None:
+    """Which a sample of 50 would miss."""
+    for index in range(101):
+        value = 4000 if index == 51 else 900
+        cv2.imwrite(
+            str(tmp_path / f'{index:03}.png'), np.full((4, 4), value, np.uint16)
+        )
+    assert white(tmp_path) == 4095
+
+
+def own_config(data: Path, *options: str) -> Config:
+    given = [f'own.data_root={data}', 'own.weights=None', 'own.size=64', *options]
+    return load_config(str(CONFIGS / 'own' / 'realtime.py'), given)
+
+
+def test_validation_images_count_too(data: Path) -> None:
+    bright = np.full((60, 80), 60000, np.uint16)
+    cv2.imwrite(str(data / 'val' / '1.png'), bright)
+    assert own_config(data).own_data.endswith('scaled: 65535 is white')
+
+
+def test_a_white_value_without_16_bits_is_for_predictions(data: Path) -> None:
+    for path in data.glob('*/*.png'):
+        cv2.imwrite(str(path), (cv2.imread(str(path), -1) // 16).astype(np.uint8))
+    cfg = own_config(data, 'own.max_value=4095')
+    said = 'no image has 16 bits; in those that are predicted, 4095 will be white'
+    assert cfg.own_data.endswith(said)
+    assert ImageReader(cfg.test_dataloader.dataset.pipeline).max_value == 4095
+
+
+@pytest.mark.parametrize(
+    'white, factor, said',
+    [
+        (
+            None,
+            1,
+            'its values end at 3100, and 65535 is white: train with own.max_value=4095',
+        ),
+        (None, 20, ''),
+        (4095, 1, ''),
+        (
+            4095,
+            20,
+            '% of its values are above 4095, which is white: train with own.max',
+        ),
+        (65535, 1, 'its values end at 3100, and 65535 is white'),
+    ],
+)
+def test_pictures_of_another_range_are_said(
+    white: int | None, factor: int, said: str, tmp_path: Path
+) -> None:
+    """A black one and one of 8 bits are of no range."""
+    steps = [dict(type='LoadDeepImage', max_value=white)] if white else []
+    reader = ImageReader(steps)
+    for name, image in (
+        ('a.png', twelve_bits(60, 80) * factor),
+        ('b.png', np.full((9, 9), 3, np.uint8)),
+        ('c.png', np.zeros((9, 9), np.uint16)),
+    ):
+        cv2.imwrite(str(tmp_path / name), image)
+        reader.read(tmp_path / name)
+    assert said in reader.outside_text() and bool(said) is bool(reader.outside)
+    assert [*reader.outside] == [tmp_path / 'a.png'][: len(reader.outside)]
 
 
 def test_8_bits_and_arrays_stay(tmp_path: Path) -> None:

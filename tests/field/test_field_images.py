@@ -253,7 +253,7 @@ def test_headers_and_surveys_are_json(tmp_path: Path) -> None:
     assert (
         survey
         == json.loads(json.dumps(survey))
-        == dict(white=4095, backend=None, notes=[])
+        == dict(white=4095, deep=True, backend=None, notes=[])
     )
 
 

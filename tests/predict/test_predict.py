@@ -271,6 +271,26 @@ def test_large_images_go_in_tiles(
             assert image.size == (100, 70)
 
 
+def test_16_bits_of_another_range_are_said(
+    predict: Main,
+    detector: str,
+    detector_weights: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """12 bits in 16 are black for a model that was trained on 8."""
+    dark = np.full((64, 96, 3), 4000, np.uint16)
+    for name in ('a.png', 'b.png'):
+        cv2.imwrite(str(tmp_path / name), dark)
+    given = [detector, detector_weights, str(tmp_path), '--out', str(tmp_path / 'out')]
+    assert predict(given) == 0
+    said = capsys.readouterr().out
+    assert (
+        f'16 bits of another range than in training: {tmp_path}/a.png (and 1 more): its values '
+        'end at 4000, and 65535 is white: train with own.max_value=4095 for such\n'
+    ) in said
+
+
 def test_what_cannot_be_read_is_named(
     predict: Main,
     detector: str,

@@ -20,6 +20,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import TRANSFORMS
 from mmengine.structures import BaseDataElement
 
+from ...utils.progress import progress
 from ..mask_colours import ignored_label
 from .band_files import BandFile, BandHeader, channel_files
 from .headers import Header, check_pixel_count, read_header
@@ -27,7 +28,10 @@ from .headers import Header, check_pixel_count, read_header
 CHANNELS_AT_A_TIME = 4  # of OpenCV's INTER_AREA
 PERCENTILES = (2, 98)  # black and white of a picture
 SAMPLES = 2**16  # pixels for the percentiles
-READ = 50  # files of 16 bits at most, to find their range
+WHOLE = 2**16 - 1  # white in a picture that uses all 16 bits
+CLIPPED = 0.01  # of the values of a picture, above white, from which on it is said
+# Of 255, below which a picture of 16 bits is of another range; of 12 bits in 16 it ends at 16.
+DARK, VERY_DARK = 64, 17
 
 
 @TRANSFORMS.register_module()
@@ -348,15 +352,46 @@ def to_8_bits(pixels: np.ndarray, max_value: int) -> np.ndarray:
 
 
 def read_white_value(headers: Mapping[Path, Header]) -> int | None:
-    """The value that is white in 16-bit images; None if they use all 16 bits, or are black.
+    """The value that is white in 16-bit images; None without such images.
 
-    It is what TIFF files say (MaxSampleValue), else the end of the bits that the brightest of up to
-    50 images uses: 4095 for 12 bits. Images of 8 bits among them do not count.
+    It is what TIFF files say (MaxSampleValue), else the end of the bits that the brightest image
+    uses: 4095 for 12 bits; 65535 for black ones. Images of 8 bits among them do not count.
     """
     deep = sorted(path for path, header in headers.items() if header.is_deep)
     largest = 0
-    for path in deep[:: max(1, -(-len(deep) // READ))]:
+    for path in progress(deep, 'values of 16-bit images'):
+        if largest > WHOLE // 2:
+            break  # all bits are used
         value = headers[path].max_value or int(read_deep(path).max())
         largest = max(largest, value)
-    white = 2 ** largest.bit_length() - 1
-    return white if 0 < white < 2**16 - 1 else None
+    if not deep:
+        return None
+    return white_of(largest)
+
+
+def range_text(path: Path, pixels: np.ndarray, max_value: int | None) -> str:
+    """What a run makes of the range of a 16-bit picture that is not the run's; '' of others.
+
+    Args:
+        pixels: as they were read, uint8.
+        max_value: the run's white, see ``LoadDeepImage``; None for 65535.
+    """
+    brightest = pixels.max()
+    is_dark = brightest < (DARK if max_value is None else VERY_DARK)
+    is_clipped = max_value is not None and brightest == 255
+    if not (is_dark or is_clipped) or not read_header(path).is_deep:
+        return ''
+    values = read_deep(path)
+    limit = max_value or WHOLE
+    share = (values > limit).mean()
+    if not values.any() or (is_clipped and share < CLIPPED):
+        return ''
+    said = f'its values end at {values.max()}, and {limit} is white'
+    if is_clipped:
+        said = f'{share:.0%} of its values are above {limit}, which is white'
+    return f'{said}: train with own.max_value={white_of(values)} for such'
+
+
+def white_of(values: np.ndarray | int) -> int:
+    """The end of the bits that values use; 65535 of black ones."""
+    return 2 ** int(np.max(values)).bit_length() - 1 or WHOLE

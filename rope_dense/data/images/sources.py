@@ -17,7 +17,14 @@ from ...utils.results import results_below
 from ..labels.files import IMAGE_SUFFIXES, VIDEO_SUFFIXES
 from ..labels.inventory import HIDDEN, list_files, suffixes_in
 from .band_files import ARRAY, is_first
-from .bands import check_array, find_load_bands, picture, read_deep, to_8_bits
+from .bands import (
+    check_array,
+    find_load_bands,
+    picture,
+    range_text,
+    read_deep,
+    to_8_bits,
+)
 from .headers import read_header
 from .pictures import check_picture
 
@@ -207,6 +214,7 @@ class ImageReader:
     Attributes:
         bands: its loader of images of any number of channels, or None for pictures.
         suffixes: of the images of a folder: with .npy for any number of channels.
+        outside: what is said of the pictures that were read, see ``range_text``.
     """
 
     def __init__(self, pipeline: Iterable[Mapping]) -> None:
@@ -214,6 +222,7 @@ class ImageReader:
         deep = [step['max_value'] for step in steps if step['type'] == 'LoadDeepImage']
         self.max_value: int | None = deep[0] if deep else None
         self.bands = find_load_bands(steps)
+        self.outside: dict[Path, str] = {}
         self.suffixes: tuple[str, ...] = IMAGE_SUFFIXES
         if self.bands is not None:
             self.suffixes += (ARRAY,)
@@ -224,9 +233,21 @@ class ImageReader:
         ValueError, with the file, if it cannot be read so.
         """
         if self.bands is None:
-            return read_image(path, self.max_value)
+            pixels = read_image(path, self.max_value)
+            said = range_text(path, pixels, self.max_value)
+            if said:
+                self.outside[path] = said
+            return pixels
         check_there(path)
         return self.bands.load(path)
+
+    def outside_text(self) -> str:
+        """A line on the pictures that were read and whose range is not the run's; '' for none."""
+        for path, said in self.outside.items():
+            more = len(self.outside) - 1
+            others = f' (and {more} more)' if more else ''
+            return f'16 bits of another range than in training: {path}{others}: {said}'
+        return ''
 
     def convert(self, image: object) -> np.ndarray:
         """``read`` of a path, a picture of Pillow, or an array (``check_array``)."""

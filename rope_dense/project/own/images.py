@@ -21,7 +21,6 @@ Survey = dict[str, Any]  # of images, as JSON
 Files = Sequence[Path]
 READ = 50  # images at most, for mean and deviation
 HEADERS = 10_000  # images at most: 1,000 take 0.6 s
-WHOLE = 2**16 - 1  # white in an image that uses all 16 bits
 BY_OPENCV = {'JPEG', 'MPO', 'PNG', 'TIFF', 'BMP', 'WEBP'}
 COLOUR_STEPS = ('PhotometricJitter', 'PhotoMetricDistortion', 'RandomColourGain')
 LABEL_STEPS = ('LoadClassMask', 'LoadDepth')
@@ -47,11 +46,9 @@ def survey_images(
     if own.channels is not None:
         return survey_channels(own, images['train'], images['val'])
     is_whole = own.tile is None  # else windows are read by GDAL, of images of any size
-    headers = {path: header(path) for path in images['train']}
-    survey = survey_pictures(headers, own.max_value, is_whole)
-    for path in images['val']:
-        check_picture(path, header(path), is_whole)
-    return survey
+    both = *images['train'], *images['val']
+    headers = {path: header(path) for path in both}
+    return survey_pictures(headers, own.max_value, is_whole)
 
 
 def fit_images(cfg: dict, own: Own, survey: Survey | None) -> None:
@@ -73,9 +70,9 @@ def survey_pictures(
         is_whole: see ``check_picture``, by OpenCV.
 
     Returns:
-        ``white``: value that becomes white in 16-bit images, or None; ``backend``: 'pillow' if
-        OpenCV cannot read some images that Pillow can, such as .heic, else None; ``notes``: list of
-        (kind, file) for the report.
+        ``white``: value that becomes white in 16-bit images, or None; ``deep``: whether there are
+        such; ``backend``: 'pillow' if OpenCV cannot read some images that Pillow can, such as
+        .heic, else None; ``notes``: list of (kind, file) for the report.
     """
     needs_pillow = False
     is_deep = False
@@ -91,9 +88,9 @@ def survey_pictures(
     if is_deep and white is None:
         from ...data.images.bands import read_white_value
 
-        # Pillow cuts off at 255.
-        white = read_white_value(headers) or (WHOLE if needs_pillow else None)
-    return dict(white=white, backend='pillow' if needs_pillow else None, notes=notes)
+        white = read_white_value(headers)
+    backend = 'pillow' if needs_pillow else None
+    return dict(white=white, deep=is_deep, backend=backend, notes=notes)
 
 
 def fit_pictures(cfg: dict, survey: Survey) -> list[str]:
@@ -119,7 +116,12 @@ def fit_pictures(cfg: dict, survey: Survey) -> list[str]:
     if white is None:
         return report.lines()
     modules.append(f'{MODULES}.bands')
-    return [*report.lines(), f'16-bit images are scaled: {white} is white']
+    said = f'16-bit images are scaled: {white} is white'
+    if not survey['deep']:
+        said = (
+            f'no image has 16 bits; in those that are predicted, {white} will be white'
+        )
+    return [*report.lines(), said]
 
 
 def survey_channels(own: Own, train: Files, val: Files) -> Survey:
