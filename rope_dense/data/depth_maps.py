@@ -1,6 +1,8 @@
 """Files of depth maps: PNG, TIFF or .npy; all maps of a split, looked at once before a training."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from .map_files import Pair, check_header, why_unread
 LEAST_SHARE = 0.01
 # More than a tenth of the maps of another unit, or without a known depth, are refused.
 MANY = 10
+REPEATED = 0.01  # of the pixels that have the largest depth, from which on it is said
 SAMPLED = 2**22  # depths of a split, of which the median is taken
 
 
@@ -66,7 +69,9 @@ def survey_depths(
 
     Returns:
         Plain values: `split`; `maps`, their number; `least`, `median` and `largest` known depth in
-        metres; `unknown`, the share of pixels; `empty` and `odd`, lists of the maps that have no
+        metres; `unknown`, the share of pixels; `above`, the share above `most`, which is
+        `max_depth`; `far` and `repeated`, the depth that is the largest of its maps in most
+        pixels, and their share, without maps of one depth; `empty` and `odd`, lists of the maps that have no
         known depth, or a median that the model hardly predicts.
 
     Raises:
@@ -75,6 +80,8 @@ def survey_depths(
     """
     known = []
     shares = []
+    above = []
+    farthest = Counter[float]()  # pixels of the largest depth of a map, by this depth
     medians = {}
     empty = []
     least = np.inf
@@ -86,8 +93,12 @@ def survey_depths(
         if not depths.size:
             empty.append(str(path))
             continue
+        far = float(depths.max())
+        if depths.min() < far:
+            farthest[far] += (depths == far).sum() / depth.size
+        above.append((depths > max_depth).sum() / depth.size if max_depth else 0.0)
         least = min(least, float(depths.min()))
-        largest = max(largest, float(depths.max()))
+        largest = max(largest, far)
         median = float(np.median(depths))
         if max_depth and not LEAST_SHARE * max_depth <= median <= max_depth:
             medians[str(path)] = median
@@ -105,6 +116,7 @@ def survey_depths(
             f'({len(medians)} of {len(pairs)} maps are so): check the unit (own.unit, '
             'LoadDepth.unit: metres of a 1 in the file; 0.001 for millimetres) and own.max_depth'
         )
+    far, repeated = max(farthest.items(), key=itemgetter(1), default=(0.0, 0.0))
     return dict(
         split=split,
         maps=len(pairs),
@@ -112,6 +124,10 @@ def survey_depths(
         median=float(np.median(np.concatenate(known))),
         largest=largest,
         unknown=float(np.mean(shares)),
+        most=max_depth,
+        above=float(sum(above) / len(pairs)),
+        far=far,
+        repeated=float(repeated / len(pairs)),
         empty=empty,
         odd=list(medians),
     )
@@ -139,6 +155,16 @@ def depth_lines(survey: Mapping[str, Any]) -> list[str]:
         f'depths of {survey["least"]:.3g} to {survey["largest"]:.3g} m, '
         f'median {survey["median"]:.3g} m ({survey["maps"]} files)'
     ]
+    if survey['above']:
+        lines.append(
+            f'{survey["above"]:.2%} of the pixels are above own.max_depth={survey["most"]:g}: '
+            'neither trained nor evaluated'
+        )
+    if survey['repeated'] >= REPEATED:
+        lines.append(
+            f'{survey["repeated"]:.0%} of the pixels have the largest depth of their map, '
+            f'{survey["far"]:.4g} m: where nothing was measured, store 0'
+        )
     said = dict(
         empty='depth map without a known depth',
         odd='depth map of a median out of range',

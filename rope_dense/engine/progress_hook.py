@@ -13,6 +13,7 @@ from functools import partial
 from numbers import Real
 from typing import Any
 
+from mmengine.evaluator import Evaluator
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
 from mmengine.runner import LogProcessor, Runner
@@ -26,6 +27,9 @@ OF_LAYERS = re.compile(r'(?:^|[._])(?:d\d+|dn|pre|enc)[._]')
 
 KINDS = dict(bbox='boxes', segm='masks')
 SHORT = dict(mAP_50='AP50', mAP_75='AP75', mAP_s='small', mAP_m='medium', mAP_l='large')
+
+# Of mmdet's ``CocoMetric``, by default.
+COCO_ITEMS = ('mAP', *SHORT)
 
 
 class ShortLogProcessor(LogProcessor):
@@ -45,6 +49,18 @@ class ShortLogProcessor(LogProcessor):
         if left:
             kept.append(f'(and {left} losses in scalars.json)')
         return tag, '  '.join(kept)
+
+
+def no_boxes(evaluator: Evaluator) -> dict[str, float]:
+    """0 for the figures of mmdet's ``CocoMetric``, which has none if a test finds no box at all."""
+    names = []
+    for metric in evaluator.metrics:
+        if type(metric).__name__.endswith('CocoMetric') and not metric.format_only:
+            items = metric.metric_items or COCO_ITEMS
+            kinds = [kind for kind in metric.metrics if kind in KINDS]
+            for kind in kinds:
+                names += [f'{metric.prefix}/{kind}_{item}' for item in items]
+    return dict.fromkeys(names, 0.0)
 
 
 def figures_of(metrics: Mapping[str, object]) -> dict[str, dict[str, str]]:
@@ -165,8 +181,9 @@ class ProgressHook(Hook):
             self.best = runner.message_hub.get_info('best_ckpt')
             evaluator = getattr(runner, f'{mode}_loop').evaluator
             if 'evaluate' not in vars(evaluator):
-                compute = evaluator.evaluate
-                evaluator.evaluate = partial(self.evaluate, runner.logger, compute)
+                evaluator.evaluate = partial(
+                    self.evaluate, runner.logger, evaluator, evaluator.evaluate
+                )
 
     def _after_iter(
         self, runner: Runner, batch_idx: int, *args: Any, **others: Any
@@ -178,14 +195,18 @@ class ProgressHook(Hook):
         self.show(runner, f'{NAMES[mode]}: {done} of {total}, {left}', done / total)
 
     def evaluate(
-        self, logger: logging.Logger, compute: Callable[[int], dict], size: int
+        self,
+        logger: logging.Logger,
+        evaluator: Evaluator,
+        compute: Callable[[int], dict],
+        size: int,
     ) -> dict:
         """Compute metrics; what that logs and prints goes to the log file."""
         self.evaluates = True
         printed = io.StringIO()
         try:
             with redirect_stdout(printed):
-                return compute(size)
+                return no_boxes(evaluator) | compute(size)
         finally:
             text = printed.getvalue().strip()
             if text:

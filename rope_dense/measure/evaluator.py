@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 from mmengine.evaluator import Evaluator as Metrics
@@ -21,7 +20,7 @@ from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
-from ..project.contents import at_size, configured_size, evaluators, resize_steps
+from ..project.contents import at_size, configured_size, resize_steps
 from ..project.launch import launch_runner
 from ..project.weights import SelfLoadingModel
 from ..utils.progress import bar
@@ -29,9 +28,6 @@ from ..utils.sizes import ImageSize, Size
 from ..utils.validation import parse_size
 from .results import ResultRow
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
-
-# Of CocoMetric, by default.
-COCO_ITEMS = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')
 
 
 class Evaluator:
@@ -101,7 +97,6 @@ class Evaluator:
         config = self.apply(setting, config)
         with redirect_stdout(io.StringIO()):  # what pycocotools prints
             metrics, seconds = self.runner.test_loop.run_on(config, str(setting))
-        metrics = metrics or no_boxes(config)
         if not metrics:
             raise ValueError(f'{setting}: the test gave no metric')
         height, width = configured_size(config)
@@ -256,18 +251,6 @@ class ResolutionLoop(TestLoop):
         self.images += len(data_batch['inputs'])
         if self.shown is not None:
             self.shown.update()
-
-
-def no_boxes(config: Config) -> dict[str, float]:
-    """0 for the metrics of mmdet's ``CocoMetric``, which has none if a test finds no box at all."""
-    names = []
-    for _, metric in evaluators(config, 'test_evaluator'):
-        if str(metric.type).endswith('CocoMetric'):
-            prefix = metric.get('prefix') or 'coco'
-            items = metric.get('metric_items') or COCO_ITEMS
-            for kind in np.atleast_1d(metric.get('metric', 'bbox')):
-                names += [f'{prefix}/{kind}_{item}' for item in items]
-    return dict.fromkeys(names, 0.0)
 
 
 def rounded_metric(value: float) -> float | None:

@@ -175,7 +175,7 @@ def coco_precision(metric: BaseMetric, results: Sequence[tuple[dict, dict]]) -> 
     params.catIds = metric.cat_ids
     params.imgIds = [item['img_id'] for item in truth]
     params.iouThrs = np.asarray(metric.iou_thrs)
-    params.maxDets = metric.proposal_nums
+    params.maxDets = [max(metric.proposal_nums)]
     return MeanAP(f'coco/{kind}_mAP', len(truth), True, class_matches(evaluation))
 
 
@@ -195,7 +195,6 @@ def class_matches(evaluation: COCOeval) -> list[ClassMatches]:
     places = {image: place for place, image in enumerate(params.imgIds)}
     params.areaRng = params.areaRng[:1]
     params.areaRngLbl = params.areaRngLbl[:1]
-    params.maxDets = params.maxDets[-1:]
     evaluation.evaluate()
     by_class: dict[int, list[dict]] = {}
     for item in filter(None, evaluation.evalImgs):

@@ -157,8 +157,13 @@ def mixed_depths(
 class DepthLoss:
     """The part of a decode head that compares depth with ``gt_depth_map``, as in mmseg's VPD."""
 
-    _stack_batch_gt = VPDDepthHead._stack_batch_gt
+    bins: DepthBins
     loss_by_feat = VPDDepthHead.loss_by_feat
+
+    def _stack_batch_gt(self, batch_data_samples: Sequence) -> Tensor:
+        """The depths to learn: 0, unknown, where they are above the bins."""
+        depth = VPDDepthHead._stack_batch_gt(self, batch_data_samples)
+        return torch.where(depth > self.bins.depths[-1], 0.0, depth)
 
 
 @MODELS.register_module()

@@ -30,6 +30,7 @@ SECTIONS = {
 Task = Literal[
     'boxes', 'oriented', 'panoptic', 'semantic', 'depth', 'several', 'features'
 ]
+PROPOSALS = (100, 300, 1000)  # of mmdet's ``CocoMetric``, by default
 CONVENTION, VERSION = 'box_convention', 'angle_version'
 
 
@@ -73,6 +74,14 @@ def evaluators(cfg: Config, name: str) -> list[tuple[str, ConfigDict]]:
             return [(name, metrics)]
         name, metrics = f'{name}.metrics', metrics['metrics']  # of a ``TiledEvaluator``
     return [(f'{name}.{index}', metric) for index, metric in enumerate(metrics)]
+
+
+def box_limit(cfg: Config) -> int | None:
+    """How many boxes of a class in an image COCO's figures of the test count; None of others."""
+    for _, metric in evaluators(cfg, 'test_evaluator'):
+        if str(metric.type).endswith('CocoMetric'):
+            return max(metric.get('proposal_nums') or PROPOSALS)
+    return None
 
 
 def component_of(cfg: Config, registry: Registry, node: ConfigDict) -> type | None:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..data.tiles.dataset import TiledDataset
 from ..predict.files import coco_annotations
+from ..project.contents import box_limit
 from ..utils.errors import UsageError
 from . import figures
 from .objects import (
@@ -72,7 +73,10 @@ def add_detection(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     dataset = loader.dataset
     if isinstance(dataset, TiledDataset):
         dataset = dataset.whole
-    matches = match_truth(ground_truth(dataset, masks), predictions, masks)
+    limit = box_limit(cfg)
+    matches = match_truth(ground_truth(dataset, masks), predictions, masks, limit)
+    if limit is not None:
+        page.record.about['predictions of a class in an image'] = f'the {limit} best'
     # The matches have those that count: of many images there is no room for both.
     del predictions
     classes = model.dataset_meta['classes']

@@ -76,7 +76,6 @@ BACKGROUND = 0.1  # IoU up to which a prediction is of nothing
 ERRORS = ('class', 'localisation', 'both', 'duplicate', 'background', 'missed')
 # Of predictions, in the order in which they are looked for; ignored: inside a crowd.
 KINDS = ('right', 'ignored', 'localisation', 'class', 'duplicate', 'background', 'both')
-PER_CLASS = 100  # predictions of an image and class that count, as in COCO's evaluation
 RECALLS = np.linspace(0, 1, 101)
 # COCO's ranges.
 AREAS = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
@@ -136,10 +135,20 @@ class Outcomes(NamedTuple):
         return Outcomes(self.label[chosen], self.score[chosen], self.right[chosen])
 
 
-def match_truth(truth: Objects, predictions: Objects, masks: bool = False) -> Matches:
-    """Match predictions to the truth at IoU 0.5; masks rather than boxes may be compared."""
+def match_truth(
+    truth: Objects,
+    predictions: Objects,
+    masks: bool = False,
+    limit: int | None = None,
+) -> Matches:
+    """Match predictions to the truth at IoU 0.5.
+
+    Args:
+        masks: are compared rather than boxes.
+        limit: best predictions of an image and class that count, see ``box_limit``; None: all.
+    """
     objects = by_image(truth)
-    counted = predictions[best_per_class(predictions)]
+    counted = predictions[best_per_class(predictions, limit)]
     kinds = np.zeros(len(counted), np.int8)
     targets = np.zeros(len(counted), int)
     verdicts = np.zeros((len(counted), len(AREAS), len(THRESHOLDS)), np.int8)
@@ -151,15 +160,17 @@ def match_truth(truth: Objects, predictions: Objects, masks: bool = False) -> Ma
     return Matches(counted, kinds, targets, verdicts, truth)
 
 
-def best_per_class(predictions: Objects) -> np.ndarray:
+def best_per_class(predictions: Objects, limit: int | None) -> np.ndarray:
     """The places of the predictions that count, best score first."""
     order = np.argsort(-predictions['score'], kind='stable')
+    if limit is None:
+        return order
     images = predictions['image'][order].astype(int)
     labels = predictions['label'][order]
     groups = images * (labels.max(initial=0) + 1) + labels
     by_group = np.argsort(groups, kind='stable')
     ranks = np.arange(len(order)) - np.searchsorted(groups[by_group], groups[by_group])
-    return order[np.sort(by_group[ranks < PER_CLASS])]
+    return order[np.sort(by_group[ranks < limit])]
 
 
 def match_image(

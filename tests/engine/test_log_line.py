@@ -1,12 +1,18 @@
 """Lines that a training writes, and the values that its file has."""
 
+import json
+import logging
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from mmengine.evaluator import Evaluator
 from mmengine.logging import MessageHub
 
 from rope_dense.engine.progress_hook import (
+    ProgressHook,
     ShortLogProcessor,
     figures_line_text,
     figures_table_text,
@@ -73,3 +79,42 @@ def test_figures_of_an_evaluation() -> None:
         figures_line_text('epoch 1', {}, False)
         == 'epoch 1: no figures (the log file says why)'
     )
+
+
+@pytest.mark.parametrize('mode', ['val', 'test'])
+def test_r22_zeros_where_no_box_is_found(mode: str, tmp_path: Path) -> None:
+    """mmdet's metric has no figure then, and a training had no best checkpoint."""
+    metrics = pytest.importorskip('mmdet.evaluation.metrics')
+    box = dict(id=1, image_id=1, category_id=1, bbox=[1, 1, 9, 9], area=81, iscrowd=0)
+    content = dict(
+        images=[dict(id=1, file_name='a.png', height=20, width=20)],
+        annotations=[box],
+        categories=[dict(id=1, name='a')],
+    )
+    (tmp_path / 'a.json').write_text(json.dumps(content))
+    metric = metrics.CocoMetric(str(tmp_path / 'a.json'))
+    evaluator = Evaluator([metric])
+    evaluator.dataset_meta = dict(classes=('a',))
+    nothing = dict(
+        bboxes=torch.zeros(0, 4),
+        scores=torch.zeros(0),
+        labels=torch.zeros(0, dtype=torch.long),
+    )
+    sample = dict(img_id=1, ori_shape=(20, 20), pred_instances=nothing)
+    runner = SimpleNamespace(
+        logger=logging.getLogger('none'),
+        message_hub=MessageHub(f'no_box_{mode}'),
+        **{f'{mode}_loop': SimpleNamespace(evaluator=evaluator)},
+    )
+    getattr(ProgressHook(), f'before_{mode}_epoch')(runner)
+    metric.process({}, [sample])
+    found = evaluator.evaluate(1)
+    names = ('mAP', 'mAP_50', 'mAP_75', 'mAP_s', 'mAP_m', 'mAP_l')
+    assert found == {f'coco/bbox_{name}': 0 for name in names}
+    right = dict(
+        bboxes=torch.tensor([[1.0, 1.0, 10.0, 10.0]]),
+        scores=torch.ones(1),
+        labels=torch.zeros(1, dtype=torch.long),
+    )
+    metric.process({}, [dict(sample, pred_instances=right)])
+    assert evaluator.evaluate(1)['coco/bbox_mAP'] == 1

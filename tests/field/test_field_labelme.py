@@ -290,6 +290,7 @@ def test_parts_of_a_group_are_one_object(tmp_path: Path) -> None:
     )
     assert found.content['train']['annotations'][0]['area'] == pytest.approx(200 + 16)
     assert [len(outline) for outline in outlines(found)] == [2, 1, 1, 1, 1]
+    assert '1 x shape joined with another one of its label and group_id' in found.text
 
 
 def test_groups_of_unlike_parts_keep_an_outline(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ Numbers as F4 and F8 are of inputs that were tried, C2 and K10 of runs.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +23,11 @@ from rope_dense.data.generated import (
     write_shapes,
 )
 from rope_dense.engine.train_loop import set_epoch
+from rope_dense.project.contents import box_limit, evaluators
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
-from rope_dense.project.own.recipes import DERIVE
+from rope_dense.project.own.fit import set_box_limit
+from rope_dense.project.own.recipes import DERIVE, find_anew
 from rope_dense.project.own.settings import task_settings
 from rope_dense.project.own.tasks import TASKS, find_data
 from rope_dense.utils.errors import UsageError
@@ -108,6 +112,36 @@ def test_f4_more_objects_than_a_model_returns(
     line = f'up to {most} objects in an image; the model returns at most {limit}'
     assert (cfg['own_data'].splitlines()[-1] == line) == (most > limit)
     assert ('objects in an image' in cfg['own_data']) == (most > limit)
+
+
+@pytest.mark.parametrize('task', ['detection', 'instance', 'realtime'])
+def test_n6_as_many_boxes_count_with_tiles_as_without(task: str, shapes: Path) -> None:
+    """The limit is from the fullest image; one that is given stays, if it is larger."""
+    for settings in (dict(), dict(tile=32)):
+        cfg = load(task, shapes, data_root=str(shapes / 'coco'), **settings)
+        for name in ('val_evaluator', 'test_evaluator'):
+            ((_, metric),) = evaluators(cfg, name)
+            assert metric.proposal_nums == (1, 10, 100)
+        for most, limit in ((300, 1500), (7, 1500)):
+            set_box_limit(cfg.test_evaluator, most)
+            assert box_limit(cfg) == limit
+    assert box_limit(load('semantic', shapes)) is None
+
+
+def test_n6_other_data_have_their_own_fullest_image(shapes: Path) -> None:
+    root = shapes / 'coco'
+    cfg = load('realtime', shapes, data_root=str(root))
+    other = Path('other')
+    shutil.copytree(root, other)
+    file = next(other.rglob('*val*.json'))
+    content = json.loads(file.read_text())
+    first = dict(content['annotations'][0], segmentation=[])
+    for number in range(1000, 1050):
+        box = [number % 50, 1, 8, 8]
+        content['annotations'].append(dict(first, id=number, bbox=box))
+    file.write_text(json.dumps(content))
+    find_anew(cfg, str(other))
+    assert box_limit(cfg) >= 250
 
 
 def shrink(cfg: Config) -> None:

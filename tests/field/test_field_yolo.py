@@ -134,6 +134,8 @@ def test_ultralytics(root: Path) -> None:
         'args.yaml': 'task: detect\nmode: train\ndata: coco8.yaml\nval: true\nsplit: val\n',
         'images/train/none.jpg': None,
         'images/train/._a.jpg': b'Mac OS X',  # B10
+        'images/train/@eaDir/a.jpg/SYNOFILE_THUMB_M.jpg': None,
+        'images/train/#recycle/old.jpg': None,
         'labels/train/._a.txt': b'\x00\x05',
         'labels/train.cache': b'',
         'labels/train/empty.txt': '',
@@ -146,6 +148,15 @@ def test_ultralytics(root: Path) -> None:
         'YOLO, 3 training images and 1 validation images, by data.yaml'
     )
     assert '1 x image without a label file (no objects): none.jpg' in found.text
+
+
+def test_two_images_of_one_label_file_are_named(root: Path) -> None:
+    """A converted copy, or another picture: only one of both is trained."""
+    more = {'images/train/a.png': None}
+    found = reading(files(root, {'data.yaml': YAML, **split_pairs(), **more}))
+    assert found.objects['train'] == {'a.jpg': CAT}
+    line = '1 x two images of one name (the first is taken): a.jpg and a.png'
+    assert line in found.text
 
 
 @pytest.mark.parametrize('val', ['../valid/images', 'valid/images', './valid/images/'])

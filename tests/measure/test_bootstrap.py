@@ -141,6 +141,27 @@ def test_precision_is_that_of_repeated_images(
     assert scores.name == f'coco/{kind}_mAP'
 
 
+@pytest.mark.parametrize('limit', [2, 100])
+def test_as_many_boxes_count_as_in_a_test(
+    limit: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`choose-scaling` and `test` have equal figures, whatever evaluates."""
+    metric = coco_metric('bbox')
+    from rope_dense.project.checks import coco_eval
+
+    module = 'mmdet.evaluation.metrics.coco_metric.COCOeval'
+    metric.proposal_nums = (1, 1, limit)
+    value = quiet(coco_precision, metric, detections('bbox')).value
+    faster = pytest.importorskip('faster_coco_eval').COCOeval_faster
+    for evaluation in (coco_eval.OneLimit, faster):
+        monkeypatch.setattr(module, evaluation)
+        again = coco_metric('bbox')
+        again.proposal_nums = metric.proposal_nums
+        found = quiet(again.compute_metrics, detections('bbox'))
+        assert found['bbox_mAP'] == round(value, 3)
+
+
 def test_nothing_is_predicted() -> None:
     results = detections('bbox')
     for _, found in results:

@@ -1,13 +1,16 @@
-"""CocoMetric has the same figures with faster-coco-eval as with pycocotools."""
+"""CocoMetric has pycocotools' figures with faster-coco-eval, too, and one limit of boxes."""
 
+import copy
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
 
-from rope_dense.project.checks.data import use_faster_coco_eval
+from rope_dense.project.own.fit import set_box_limit
 
 HEIGHT, WIDTH = 240, 320
 
@@ -103,6 +106,8 @@ def test_the_figures_are_equal(
     pytest.importorskip('mmdet')
     from mmdet.evaluation.metrics import coco_metric
 
+    from rope_dense.project.checks.coco_eval import use_one_limit
+
     def figures() -> dict:
         results: dict = {}
         for metric in (['bbox', 'segm'], 'proposal'):
@@ -119,7 +124,7 @@ def test_the_figures_are_equal(
     monkeypatch.setattr(
         coco_metric, 'COCOeval', coco_metric.COCOeval
     )  # as it was, afterwards
-    assert use_faster_coco_eval()
+    assert use_one_limit()
     assert coco_metric.COCOeval.__module__.startswith('faster_coco_eval')
     actual = figures()
     assert actual == pytest.approx(expected, abs=0, nan_ok=True)
@@ -129,8 +134,88 @@ def test_the_figures_are_equal(
     assert not [name for name, value in expected.items() if not 0 < value <= 1]
 
 
-def test_nothing_changes_where_it_is_not_installed(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture(params=['faster_coco_eval', 'pycocotools'])
+def evaluation(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> type[COCOeval]:
+    """The class that ``CocoMetric`` evaluates with, if a package is the best there is."""
+    pytest.importorskip('mmdet')
+    pytest.importorskip(request.param)
+    from mmdet.evaluation.metrics import coco_metric
+
+    from rope_dense.project.checks import coco_eval
+
+    monkeypatch.setattr(coco_metric, 'COCOeval', coco_metric.COCOeval)
+    has_faster = request.param == 'faster_coco_eval'
+    if not has_faster:
+        monkeypatch.setattr(coco_eval, 'find_spec', lambda name: None)
+    assert coco_eval.use_one_limit() == has_faster
+    assert coco_metric.COCOeval.__module__.startswith('faster') == has_faster
+    return coco_metric.COCOeval
+
+
+def crowded(count: int) -> COCO:
+    """Objects of three classes in an image."""
+    rng = np.random.default_rng(count)
+    objects = []
+    labels = rng.integers(1, 4, count).tolist()
+    for box, label in zip(boxes_of(rng, count).tolist(), labels, strict=True):
+        item = dict(id=len(objects) + 1, image_id=1, category_id=label)
+        objects.append(item | dict(bbox=box, area=box[2] * box[3], iscrowd=0))
+    coco = COCO()
+    images = [dict(id=1, height=HEIGHT, width=WIDTH)]
+    classes = [dict(id=i, name=f'class {i}') for i in (1, 2, 3)]
+    coco.dataset = dict(images=images, annotations=objects, categories=classes)
+    coco.createIndex()
+    return coco
+
+
+def limit_of(most: int) -> list[int]:
+    """The limits of boxes in the evaluator of own data."""
+    metric = dict(type='CocoMetric')
+    set_box_limit(metric, most)
+    return list(metric['proposal_nums'])
+
+
+@pytest.mark.parametrize('count', [8, 500])
+def test_one_limit_of_boxes_in_all_figures(
+    count: int, evaluation: type[COCOeval]
 ) -> None:
-    monkeypatch.setattr('rope_dense.project.checks.data.find_spec', lambda name: None)
-    assert not use_faster_coco_eval()
+    """B13, N6: the mean counted 100 boxes with pycocotools, AP50 beside it 1,000."""
+    truth = crowded(count)
+    rng = np.random.default_rng(0)
+    found = []
+    for item in truth.dataset['annotations']:
+        box = np.maximum(np.array(item['bbox']) + rng.integers(-4, 5, 4), 1).tolist()
+        one = dict(image_id=item['image_id'], category_id=item['category_id'])
+        found.append(one | dict(bbox=box, score=round(rng.random(), 3)))
+    limits = limit_of(count)
+    assert limits[-1] == max(100, 5 * count)
+    actual = evaluation(truth, truth.loadRes(copy.deepcopy(found)), 'bbox')
+    expected = COCOeval(truth, truth.loadRes(found), 'bbox')
+    expected.params.maxDets = limits[-1:]
+    actual.params.maxDets = limits
+    for one in (actual, expected):
+        one.evaluate()
+        one.accumulate()
+    actual.summarize()
+    precision = expected.eval['precision'][..., -1]  # [IoU, recall, class, size]
+    parts = [precision[..., 0], precision[0, ..., 0], precision[5, ..., 0]]
+    parts += [precision[..., size] for size in (1, 2, 3)]
+    known = [part[part > -1].mean() if (part > -1).any() else -1 for part in parts]
+    np.testing.assert_allclose(actual.stats[:6], known, atol=1e-12, rtol=0)
+    assert 0.1 < known[0] < 0.9
+
+
+def test_perfect_boxes_of_a_full_image(evaluation: type[COCOeval]) -> None:
+    truth = crowded(400)
+    scores = np.linspace(1, 0.1, len(truth.dataset['annotations'])).tolist()
+    found = []
+    for item, score in zip(truth.dataset['annotations'], scores, strict=True):
+        found.append(dict(item, score=score))
+    actual = evaluation(truth, truth.loadRes(found), 'bbox')
+    actual.params.maxDets = limit_of(400)
+    actual.evaluate()
+    actual.accumulate()
+    actual.summarize()
+    assert actual.stats[:3].tolist() == [1, 1, 1]

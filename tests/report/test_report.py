@@ -136,6 +136,8 @@ def test_report_of_a_run_and_two_side_by_side(
     report = read_json(folder / 'report' / 'report.json')
     assert report['about']['images'] == 2
     assert 'not_drawn' not in report
+    counted = report['about'].get('predictions of a class in an image')
+    assert counted == ('the 1000 best' if 'dino' in name else None)
     head = dict(
         best='mAP 0.250, epoch 1, iteration 2',
         checkpoint=str(folder / 'best_mAP_iter_2.pth'),

@@ -5,6 +5,7 @@ Its boxes, rotated boxes, polygons and run lengths, also in forms that COCO has 
 
 import ast
 import math
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -51,7 +52,9 @@ NO_PLACE = 'object without a box, polygon or mask'
 POINTS = 'object of key points without a box, which no box is made of'
 SCORED = 'object with a score (of predictions? all are taken as labels)'
 UNLIKE = 'box unlike its polygon or mask (boxes are trained on the first, masks on the second)'
-ARE_CORNERS = 'box that its polygon or mask shows to be [left, top, right, bottom]'
+ARE_CORNERS = (
+    'box that its polygon or mask shows to be [left, top, right, bottom] (read so)'
+)
 NO_BOX = 'object without a box (the box of its polygon or mask is taken)'
 OTHER_FORM = 'run lengths in another form than COCO has (read as run lengths)'
 NUMBERS = re.compile(r'\s*\d+([\s,]+\d+)+\s*')
@@ -363,11 +366,18 @@ class Annotation:
         if around:
             boxes = np.array([(left, top, width, height), around], float)
             share = geometry.coco_mask.iou(boxes[:1], boxes[1:], [0])[0, 0]
+            as_corners = left, top, width - left, height - top
+            if not are_near(boxes[0], around) and are_near(as_corners, around):
+                self.note(ARE_CORNERS)
+                return as_corners
             if share < 0.5:
-                as_corners = left, top, width - left, height - top
-                are_corners = (left or top) and np.allclose(as_corners, around, atol=2)
-                self.note(ARE_CORNERS if are_corners else UNLIKE)
+                self.note(UNLIKE)
         return left, top, width, height
+
+
+def are_near(box: Iterable[float], other: Iterable[float]) -> bool:
+    """Return whether no number of two boxes differs by more than two pixels."""
+    return max(map(abs, map(operator.sub, box, other))) <= 2
 
 
 def are_polygons(given: Any) -> bool:

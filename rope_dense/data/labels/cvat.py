@@ -22,7 +22,7 @@ from .geometry import (
     polygon_shape,
     rotated_shape,
 )
-from .inventory import Inventory
+from .inventory import TWO_IMAGES, Inventory
 from .label_folder import Format, LabelFolder, Read, Split
 from .objects import Labelled, Report, Shape
 from .places import SPLIT_NAMES, SPLITS
@@ -205,7 +205,7 @@ def labelled_images(
     for file, first in images.doubles:
         if part.has(images.stem_of(file)) and file not in named:
             both = f'{first.name} and {file.name}'
-            report.note('two images of one name (the first is taken)', both)
+            report.note(TWO_IMAGES, both)
 
 
 def labelled(picture: Picture, file: Path, part: Split, report: Report) -> Labelled:

@@ -19,7 +19,9 @@ from ..images.headers import Header, read_header
 from ..images.plug_ins import MISSING
 from .files import IMAGE_SUFFIXES, fold_case, parts_of
 
-HIDDEN = ('.', '__MACOSX')  # macOS writes '._a.jpg' and '__MACOSX'
+# macOS writes '._a.jpg' and '__MACOSX'; disks of Synology have thumbnails, and what was deleted.
+HIDDEN = ('.', '__MACOSX', '@eaDir', '#recycle')
+TWO_IMAGES = 'two images of one name (the first is taken)'
 VAL_PART = 5  # one of so many images is for validation where nothing says which
 TICK = 0.01  # seconds: a file system's clock may be as coarse
 Content = TypeVar('Content')

@@ -38,6 +38,7 @@ INSIDE = (
     'its image is in it only, as imageData: save it as a file of the name in imagePath'
 )
 OTHER_JSON = 'JSON file that is not of LabelMe, and has no image (left out)'
+JOINED = 'shape joined with another one of its label and group_id (one object)'
 SLACK = 2  # pixels between the size of a mask and the distance of its points
 FULL = 0.98  # of its box is covered by an upright rectangle, whose corners are rounded
 
@@ -133,6 +134,7 @@ def labelled(path: Path, image: Path, part: Split, report: Report) -> Labelled:
                 item.leave_out(shape, where, str(given.get('label') or ''))
             elif group is not None and (shape.label, group) in groups:
                 add_part(groups[shape.label, group], shape)
+                report.note(JOINED, where)
             else:
                 groups[shape.label, group] = shape
                 item.shapes.append(shape)

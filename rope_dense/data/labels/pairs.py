@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from .file_matcher import FileMatcher
-from .inventory import Inventory
+from .inventory import TWO_IMAGES, Images, Inventory
 from .label_folder import Split
 from .objects import Labelled, Report
 from .places import FileKind, FilePairs, FilePlace, Places
@@ -46,11 +46,15 @@ def find_pairs(inventory: Inventory, kind: FileKind) -> FilePairs | None:
             groups[of_labels].append(path)
     images = groups[False] or groups[None] or groups[True]
     pairs = pair_files(kind, home, images, paths)
-    for file, first in all_images.doubles:
-        if str(first) in pairs.images and str(file) not in pairs.files:
-            note = 'two images of one name (the first is taken)'
-            pairs.notes.append((note, f'{first.name} and {file.name}'))
+    note_doubles(pairs, all_images)
     return pairs if pairs.files and pairs.images else None
+
+
+def note_doubles(pairs: FilePairs, images: Images) -> None:
+    """Note the images of which another of their name is taken."""
+    for file, first in images.doubles:
+        if str(first) in pairs.images and str(file) not in pairs.files:
+            pairs.notes.append((TWO_IMAGES, f'{first.name} and {file.name}'))
 
 
 def pair_files(

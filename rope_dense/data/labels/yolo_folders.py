@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from .dota import has_corners, read_object_lines
 from .files import read_text
 from .inventory import Inventory
 from .label_folder import Format, LabelFolder
-from .pairs import LOOKED_AT, find_pairs, pair_files
+from .pairs import LOOKED_AT, find_pairs, note_doubles, pair_files
 from .places import FilePairs, Places
 from .splits import (
     BY_HASH,
@@ -131,6 +132,8 @@ def declared_folder(
             folders += one.folders
             images += one.images
     pairs = pair_files(FILES, root, images, candidate_files(folders, inventory))
+    for place in filter(Path.is_dir, dict.fromkeys(chain(*places.values()))):
+        note_doubles(pairs, inventory.images(place))
     chosen = {}
     for split, one in sets.items():
         found = one.chosen(pairs)

@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import mmengine
@@ -54,7 +53,9 @@ def check_data(cfg: Config, loaders: tuple[str, ...]) -> None:
             'and its checkpoint'
         )
     if detects(cfg):
-        use_faster_coco_eval()
+        from .coco_eval import use_one_limit
+
+        use_one_limit()
     if has_own_data(cfg):
         with usage_errors():
             find_anew(cfg)
@@ -286,21 +287,6 @@ def build_dataset(
     """Build a data set quietly, and not serialised: mmengine cannot serialise an empty one."""
     with contextlib.redirect_stdout(io.StringIO()):
         return build_part(cfg, key, DATASETS, dataset, serialize_data=False, **settings)
-
-
-def use_faster_coco_eval() -> bool:
-    """Let mmdet's ``CocoMetric`` use faster-coco-eval; False where it is not installed.
-
-    It computes the figures of pycocotools in less time (tests/project/test_coco_eval.py).
-    mmdet's ``use_mp_eval`` still evaluates with pycocotools.
-    """
-    if find_spec('faster_coco_eval') is None:
-        return False
-    from faster_coco_eval import COCOeval_faster
-    from mmdet.evaluation.metrics import coco_metric
-
-    coco_metric.COCOeval = COCOeval_faster
-    return True
 
 
 def check_image_sizes(cfg: Config, model: nn.Module, loaders: tuple[str, ...]) -> None:

@@ -21,6 +21,8 @@ PIXELS = tuple('scale scales crop_size max_size size stride pad_size_divisor'.sp
 BACKBONE = 'backbone.safetensors'  # in the folder of a run of configs/own/adapt.py
 FEW = 8  # images: the largest default batch of configs/own, allowed with fewer images, too
 WARMUP = 500  # iterations, or a tenth of a shorter run
+# Boxes of a class in an image that COCO's AP counts, and per object of the fullest image.
+LEAST, KEPT = 100, 5
 
 
 def read_recipe(name: str) -> dict:
@@ -45,6 +47,21 @@ def scale_pixels(value: object, factor: float) -> Any:
     if not isinstance(value, (int, float)) or value >= 10**6:
         return value
     return max(1, round(value * factor))
+
+
+def set_box_limit(part: dict, most: int) -> None:
+    """Let COCO's AP below a part of a config count all boxes that an image can need, in place.
+
+    The mean of AP, AP at each IoU and AP of each size count as many, with tiles and without, as
+    does the report (``box_limit``). A larger limit stays.
+
+    Args:
+        most: objects of the fullest image.
+    """
+    for _, node in nodes(part):
+        if str(node.get('type')).endswith('CocoMetric'):
+            limit = max(LEAST, KEPT * most, *node.get('proposal_nums', ()))
+            node['proposal_nums'] = (1, 10, limit)
 
 
 def set_everywhere(part: object, name: str, value: object) -> None:

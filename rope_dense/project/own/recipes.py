@@ -29,6 +29,7 @@ from .detectors import (
     realtime_config,
     realtime_masks_config,
 )
+from .fit import set_box_limit
 from .maps import depth_config, semantic_config
 from .settings import Given, Own, OwnObjects
 from .tasks import TASKS, Found, find_data, read_settings, stored_settings
@@ -74,7 +75,8 @@ def read_own(written: Config, given: Given, found: Found | None = None) -> Confi
     own = found.own
     data = found.data
     cfg = DERIVE[task](own, with_tiles(own, data, task))
-    set_tiles(cfg, own, data.most_objects)
+    set_tiles(cfg, own)
+    set_box_limit(cfg, data.most_objects)
     cfg['own'] = dict(task=task, **asdict(own))
     complete = Config(cfg, cfg_text=written.text, filename=written.filename)
     complete.own_given = []
@@ -184,3 +186,4 @@ def set_data_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None
     for _, metric in nodes([cfg.get('val_evaluator'), cfg.get('test_evaluator')]):
         if labels and metric.get('ann_file') == labels:
             metric['ann_file'] = data.files['val']['ann_file']
+            set_box_limit(metric, data.most_objects)

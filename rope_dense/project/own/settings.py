@@ -222,8 +222,12 @@ class OwnDepth(OwnMaps):
 
     size: int = 480
     unit: float = 0.001  # metres of a 1 in the depth files
-    max_depth: float = 10.0  # metres; larger depths are neither predicted nor evaluated
+    max_depth: float = 10.0  # metres; larger ones are neither trained nor predicted
     lora: int = 0  # rank of the adapters of the backbone; 0: none, it is frozen
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_lora(self.lora, self.weights is None, 'own.weights=None')
 
 
 @dataclass(frozen=True)
@@ -256,11 +260,8 @@ class OwnAdapt(Own):
             raise ValueError(
                 f'own.train={self.train!r}: give one folder, below data_root'
             )
-        if self.lora and trains_all:
-            others = 'own.teacher, own.blocks and own.weights=None'
-            raise ValueError(
-                f'own.lora={self.lora}: adapters are for runs without {others}'
-            )
+        others = 'own.teacher, own.blocks and own.weights=None'
+        check_lora(self.lora, trains_all, others)
         if self.blocks is not None:
             checked_integer('own.blocks', self.blocks, 1, self.vit.depth)
         is_default = self.teacher_weights == 'default'
@@ -318,6 +319,12 @@ def started_processes() -> int | None:
                 'with torchrun, mpirun or srun'
             )
     return None
+
+
+def check_lora(lora: int, trains_all: bool, others: str) -> None:
+    """Raise ValueError for adapters of weights that are trained by ``others``."""
+    if lora and trains_all:
+        raise ValueError(f'own.lora={lora}: adapters are for runs without {others}')
 
 
 def check_channels(own: Own) -> None:

@@ -20,7 +20,6 @@ MODULES = ('rope_dense.data.tiles.dataset', 'rope_dense.data.tiles.evaluation')
 MAPS = dict(depth='ImageDepthDataset', semantic='ImageMaskDataset')
 # Of an anchor or proposal in an ignored object, which is no background then.
 IGNORED_SHARE = 0.5
-KEPT = 5  # times the objects of an image: boxes of a class that COCO's AP of an image counts
 
 
 def tiles_of(own: Own) -> dict[str, Any]:
@@ -90,11 +89,8 @@ def tile_lines(own: Own, images: int, counts: Mapping[str, int]) -> list[str]:
     return found
 
 
-def set_tiles(cfg: dict, own: Own, most: int) -> None:
-    """Let a complete recipe train on tiles and test whole images by their tiles, in place.
-
-    An image has ``most`` objects at most.
-    """
+def set_tiles(cfg: dict, own: Own) -> None:
+    """Let a complete recipe train on tiles and test whole images by their tiles, in place."""
     if own.tile is None:
         return
     for name in ('train', 'val', 'test'):
@@ -109,10 +105,8 @@ def set_tiles(cfg: dict, own: Own, most: int) -> None:
         loader['sampler'] = dict(type='TileSampler', shuffle=is_train)
         if is_train:
             continue
-        metric = cfg[f'{name}_evaluator']
-        if str(metric['type']).endswith('CocoMetric'):
-            metric = dict(metric, proposal_nums=(100, 300, max(1000, KEPT * most)))
-        cfg[f'{name}_evaluator'] = dict(type='TiledEvaluator', metrics=[metric])
+        metrics = [cfg[f'{name}_evaluator']]
+        cfg[f'{name}_evaluator'] = dict(type='TiledEvaluator', metrics=metrics)
     set_everywhere(cfg['model'], 'ignore_iof_thr', IGNORED_SHARE)  # of Mask R-CNN
     if 'bbox_head' in cfg['model']:  # of DINO and DEIM
         cfg['model']['bbox_head']['skip_ignored'] = True
