@@ -51,7 +51,7 @@ def test_a_stored_config_loads_and_builds(
 
 
 @pytest.mark.parametrize(
-    'name', set(MOVED) - {'integrations', 'integrations.detectron2'}
+    'name', sorted(set(MOVED) - {'integrations', 'integrations.detectron2'})
 )
 def test_an_old_name_is_the_new_module(name: str) -> None:
     moved = import_module(f'rope_dense.{new_name(name)}')
