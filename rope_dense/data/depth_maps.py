@@ -1,8 +1,7 @@
 """Files of depth maps: PNG, TIFF or .npy; all maps of a split, looked at once before a training."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +69,9 @@ def survey_depths(
     Returns:
         Plain values: `split`; `maps`, their number; `least`, `median` and `largest` known depth in
         metres; `unknown`, the share of pixels; `above`, the share above `most`, which is
-        `max_depth`; `far` and `repeated`, the depth that is the largest of its maps in most
-        pixels, and their share, without maps of one depth; `empty` and `odd`, lists of the maps that have no
-        known depth, or a median that the model hardly predicts.
+        `max_depth`; `far` and `repeated`, the depth that is the largest of several maps in most
+        pixels, and their share, without maps of one depth; `empty` and `odd`, lists of the maps
+        that have no known depth, or a median that the model hardly predicts.
 
     Raises:
         ValueError: a map that cannot be read, is of another size than its image, or has several
@@ -81,7 +80,8 @@ def survey_depths(
     known = []
     shares = []
     above = []
-    farthest = Counter[float]()  # pixels of the largest depth of a map, by this depth
+    # Shares of pixels that have the largest depth of their map, by this depth.
+    farthest = defaultdict[float, list[float]](list)
     medians = {}
     empty = []
     least = np.inf
@@ -95,7 +95,7 @@ def survey_depths(
             continue
         far = float(depths.max())
         if depths.min() < far:
-            farthest[far] += (depths == far).sum() / depth.size
+            farthest[far].append((depths == far).sum() / depth.size)
         above.append((depths > max_depth).sum() / depth.size if max_depth else 0.0)
         least = min(least, float(depths.min()))
         largest = max(largest, far)
@@ -116,7 +116,11 @@ def survey_depths(
             f'({len(medians)} of {len(pairs)} maps are so): check the unit (own.unit, '
             'LoadDepth.unit: metres of a 1 in the file; 0.001 for millimetres) and own.max_depth'
         )
-    far, repeated = max(farthest.items(), key=itemgetter(1), default=(0.0, 0.0))
+    repeated = {}
+    for far, of_maps in farthest.items():
+        if len(of_maps) > 1 or len(pairs) == 1:
+            repeated[far] = float(sum(of_maps) / len(pairs))
+    far = max(repeated, key=repeated.__getitem__, default=0.0)
     return dict(
         split=split,
         maps=len(pairs),
@@ -127,7 +131,7 @@ def survey_depths(
         most=max_depth,
         above=float(sum(above) / len(pairs)),
         far=far,
-        repeated=float(repeated / len(pairs)),
+        repeated=repeated.get(far, 0.0),
         empty=empty,
         odd=list(medians),
     )
@@ -163,7 +167,7 @@ def depth_lines(survey: Mapping[str, Any]) -> list[str]:
     if survey['repeated'] >= REPEATED:
         lines.append(
             f'{survey["repeated"]:.0%} of the pixels have the largest depth of their map, '
-            f'{survey["far"]:.4g} m: where nothing was measured, store 0'
+            f'{survey["far"]:.3g} m: where nothing was measured, store 0'
         )
     said = dict(
         empty='depth map without a known depth',

@@ -111,6 +111,10 @@ def test_arrays_in_metres_are_read(data: Path, tmp_path: Path) -> None:
         (dict(max_depth=-1), 'own.max_depth must be'),
         (dict(lora=-1), 'own.lora must be'),
         (
+            dict(lora=8, weights=None),
+            'own.lora=8: adapters are for runs without own.weights=None',
+        ),
+        (
             dict(depth=3),
             'own.depth: no such setting; did you mean max_depth?; allowed: data_root',
         ),

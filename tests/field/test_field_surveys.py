@@ -226,6 +226,22 @@ def test_few_maps_that_are_odd_are_said_and_many_are_refused(tmp_path: Path) -> 
             survey_depths(pairs, 'train', 0.001, 10.0)
 
 
+def test_depths_above_the_largest_and_one_that_repeats_are_said(
+    tmp_path: Path,
+) -> None:
+    """65535 where a sensor measured nothing."""
+    some = np.linspace(1000, 5000, SIZE[0] * SIZE[1]).reshape(SIZE)
+    clipped = np.where(some > 4000, 65535.0, some)
+    share = (clipped > 10000).mean()
+    survey = survey_depths(depths(tmp_path, clipped, clipped, some), 'train', 0.001, 10)
+    assert depth_lines(survey)[1:] == [
+        f'{share * 2 / 3:.2%} of the pixels are above own.max_depth=10: neither trained nor '
+        'evaluated',
+        f'{share * 2 / 3:.0%} of the pixels have the largest depth of their map, 65.5 m: where '
+        'nothing was measured, store 0',
+    ]
+
+
 def header_of_array(shape: str) -> bytes:
     """The header of a .npy file of float32."""
     text = (

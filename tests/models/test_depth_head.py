@@ -268,6 +268,16 @@ def test_loss_and_gradients(head: str) -> None:
     assert without == []
 
 
+def test_depths_above_the_bins_are_not_learned() -> None:
+    """As unknown ones."""
+    head = linear_head()
+    depth = 9.9 * torch.ones(2, 1, 8, 8)
+    depth[0, 0, 0, :2] = torch.tensor([10.0, 65.535])
+    known = head._stack_batch_gt(batch(depth)['data_samples'])
+    assert known.view(2, 1, 8, 8)[0, 0, 0].tolist() == [10.0, 0.0, *depth[0, 0, 0, 2:]]
+    assert (known > 0).sum() == 127
+
+
 @pytest.mark.parametrize(
     'depth', [torch.zeros(2, 1, 80, 112), torch.full((2, 1, 80, 112), -1.0)]
 )
