@@ -26,7 +26,8 @@ from rope_dense.commands import train
 from rope_dense.data.convert_data import convert_data
 from rope_dense.data.labels.inventory import Inventory
 from rope_dense.data.labels.kept import is_up_to_date
-from rope_dense.data.labels.maps import DEPTH, MASKS, find_maps
+from rope_dense.data.labels.maps import DEPTH, MASKS, find_maps, report_text
+from rope_dense.data.labels.objects import Report
 from rope_dense.data.labels.splits import is_for_validation, validation_of
 from rope_dense.project.checks.data import check_data
 from rope_dense.project.load import load_config
@@ -250,6 +251,29 @@ def test_d4_the_split_does_not_depend_on_the_unicode_form() -> None:
     names = [f'\N{LATIN SMALL LETTER E WITH ACUTE}{n}' for n in range(2000)]
     apart = [unicodedata.normalize('NFD', name) for name in names]
     assert [*map(is_for_validation, names)] == [*map(is_for_validation, apart)]
+
+
+def test_copies_of_one_photograph_stay_in_one_split(tmp_path: Path) -> None:
+    """Roboflow's NAME_jpg.rf.HASH, of which an export without splits has several."""
+    names = [f'{n}_jpg.rf.{n}{copy}' for n in range(40) for copy in 'abc']
+    val = validation_of(names, Inventory(tmp_path), tmp_path)
+    photographs = {name.partition('.')[0] for name in val}
+    assert 0 < len(photographs) < 40 and len(val) == 3 * len(photographs)
+    few = validation_of(names[:6], Inventory(tmp_path), tmp_path)
+    assert few in ({*names[:3]}, {*names[3:6]})
+
+
+def test_copies_under_other_names_are_counted(tmp_path: Path) -> None:
+    root = yolo(tmp_path / 'data')
+    copy = (root / 'images/train/0.jpg').read_bytes()
+    files(root, {'images/val/9.jpg': copy, 'labels/val/9.txt': BOX})
+    assert '1 of 5 validation images are training images, too' in reading(root).text
+    root = masks(tmp_path / 'masks')
+    copy = (root / 'images/train/0.jpg').read_bytes()
+    (root / 'images/val/1.jpg').write_bytes(copy)
+    inventory = Inventory(root)
+    text = report_text(find_maps(inventory, MASKS), inventory, Report())
+    assert '1 x validation image that is a training image, too: 1.jpg' in text
 
 
 def state_of(entry: str, root: Path) -> str:

@@ -8,7 +8,6 @@ met by surprise.
 
 from __future__ import annotations
 
-import filecmp
 import json
 import re
 from array import array
@@ -28,7 +27,7 @@ from .inventory import Inventory
 from .kept import write_if_changed
 from .label_folder import LabelFolder, Split
 from .objects import Labelled, Report
-from .splits import WORDS
+from .splits import WORDS, copies_in
 
 MOST_CUT = 0.5  # share of objects that leave their image
 LEAST_CUT = 4  # number of them
@@ -321,18 +320,11 @@ def report_text(
         if empty:
             lines[0] += f'; {empty} training images have no object'
     if len(splits) == len(WORDS):
-        paths = {*splits['train']['files']}
         val = splits['val']['files']
-        by_name = {path.name: path for path in splits['train']['files']}
-        same = 0
-        for path in val:
-            if path in paths:
-                same += 1
-            elif path.name in by_name:
-                same += filecmp.cmp(path, by_name[path.name], shallow=False)
+        same = copies_in(splits['train']['files'], val)
         if same:
             lines.append(
-                f'{same} of {len(val)} validation images are training images, too, '
+                f'{len(same)} of {len(val)} validation images are training images, too, '
                 'so figures of the evaluation are too good'
             )
     return '\n'.join([*lines, *folder.notes, *report.lines()])

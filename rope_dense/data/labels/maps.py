@@ -19,7 +19,14 @@ from .label_folder import Split
 from .objects import EXAMPLES, Report
 from .pairs import find_pairs, pairs_in
 from .places import SPLITS, FileKind, stem_without
-from .splits import BY_HASH, Chosen, make_split, split_files, split_pairs_by_hash
+from .splits import (
+    BY_HASH,
+    Chosen,
+    copies_in,
+    make_split,
+    split_files,
+    split_pairs_by_hash,
+)
 
 MISSING_PART = 10  # not more than a tenth of the images may lack a map
 UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
@@ -280,7 +287,7 @@ def report_text(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     for file in sorted(orphans - used):
         report.note(f'{kind.noun} without an image (left out)', file.name)
     train, val = labelled
-    for image in sorted(train & val):
+    for image in copies_in(train, val):
         report.note('validation image that is a training image, too', image.name)
     images = relative_path(splits['train'].images, inventory.root)
     maps = relative_path(splits['train'].source, inventory.root)

@@ -21,6 +21,8 @@ BY_HASH = f'a hash of the name (one image of {VAL_PART} for validation)'
 TRAINING = ('trainval', *SPLITS['train'], 'default')  # CVAT exports default.txt
 LISTS = (('trainval', 'test'), *product((*SPLITS['train'], 'trainval'), SPLITS['val']))
 PER_CLASS = re.compile(r'\s+(-1|0|1)$')  # the last word in lists of one class
+COPY = re.compile(r'[.]rf[.]\w+$')  # Roboflow's copies of one photograph: a_jpg.rf.1f3c
+START = 4096  # bytes of a file that are read before all of it
 NO_SPLIT = 'label file without an image, in no split'
 UNUSED = 'labelled image in no split (neither trained nor evaluated)'
 
@@ -51,23 +53,58 @@ def validation_of(
 ) -> set[str]:
     """The images for validation, by a hash of each path: more images move none.
 
+    Copies of one photograph, by their names, stay together.
     Where the hash would leave a split empty, one image is moved, and stays where it was moved to:
     ``inventory.moved`` remembers it. ValueError for less than two images.
     """
-    if len(stems) < 2:
+    photograph_of = {stem: COPY.sub('', stem) for stem in stems}
+    ordered = sorted({*photograph_of.values()}, key=digest_of)
+    if len(ordered) < 2:
         raise ValueError(
-            f'{source}: {len(stems)} labelled image, so none for validation: put '
+            f'{source}: {len(ordered)} labelled image, so none for validation: put '
             'training and validation images in train/ and val/'
         )
     moved = inventory.moved
     part = inventory.val_part
-    ordered = sorted(stems, key=digest_of)
     val = {stem for stem in ordered if moved.get(stem, is_for_validation(stem, part))}
     if len(val) in (0, len(ordered)):
         image = ordered[-1 if val else 0]
         moved[image] = not val
         val ^= {image}
-    return val
+    return {stem for stem, photograph in photograph_of.items() if photograph in val}
+
+
+def copies_in(train: Collection[Path], val: Collection[Path]) -> list[Path]:
+    """The validation images that are training images, too: the same files, or the same bytes."""
+    same = {*train}.intersection(val)
+    of_train = [*train]
+    of_val = [*{*val} - same]
+    for known_by in (os.path.getsize, start_of, content_of):
+        of_val = alike(of_val, of_train, known_by)
+        of_train = alike(of_train, of_val, known_by)
+    return sorted(same.union(of_val))
+
+
+def alike(
+    files: Collection[Path],
+    others: Collection[Path],
+    known_by: Callable[[Path], object],
+) -> list[Path]:
+    """The files that are like one of the others."""
+    known = {*map(known_by, others)}
+    return [path for path in files if known_by(path) in known]
+
+
+def start_of(path: Path) -> bytes:
+    """The first bytes of a file."""
+    with open(path, 'rb') as file:
+        return file.read(START)
+
+
+def content_of(path: Path) -> bytes:
+    """A digest of a file."""
+    with open(path, 'rb') as file:
+        return hashlib.file_digest(file, 'sha256').digest()
 
 
 def split_by_hash(
