@@ -123,11 +123,16 @@ def follow_config(runner: AnyRunner, checkpoint: dict) -> None:
     basic = checkpoint['optimizer'].get('base_param_settings')
     if basic:  # mmengine's basic settings come last
         saved.append(basic)
-    if len(groups) != len(saved):
+    sizes = [len(group['params']) for group in groups]
+    earlier = [len(group['params']) for group in saved]
+    if sizes != earlier:
+        had = f'{sum(earlier)} parameters, this one has {sum(sizes)}'
+        if len(sizes) != len(earlier):
+            had = f'{len(earlier)} groups of parameters, this one has {len(sizes)}'
         raise RunError(
-            f'resume: the optimizer of the checkpoint has {len(saved)} groups of parameters, '
-            f'this one has {len(groups)} (optim_wrapper.paramwise_cfg): keep the settings of that '
-            f'run, or, {start_anew_text(runner)}'
+            f'resume: the optimizer of the checkpoint has {had}: keep the settings of that run '
+            '(such as frozen_stages, lora and optim_wrapper.paramwise_cfg), or, '
+            f'{start_anew_text(runner)}'
         )
     changes = changed_schedule(runner, checkpoint) + changed_settings(groups, saved)
     if not changes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -208,6 +209,17 @@ def test_another_training_is_refused(options: dict, says: str, tmp_path: Path) -
         toy_run(toy_config(tmp_path / 'second', **options), resume=start)
     assert str(raised.value).endswith(f'give load_from (--load-from) {start}')
     assert '\n' not in str(raised.value)
+
+
+def test_other_parameters_are_refused() -> None:
+    """As of blocks that were frozen, and torch's own error names no setting."""
+    runner = Mock(cfg=Mock(load_from='iter_4.pth'))
+    runner.optim_wrapper.param_groups = [dict(params=[1, 2, 3]), dict(params=[0])]
+    saved = [dict(params=[0]), dict(params=[0])]
+    with pytest.raises(RunError, match='has 2 parameters, this one has 4: ') as raised:
+        resume_hook.follow_config(runner, dict(optimizer=dict(param_groups=saved)))
+    assert 'frozen_stages' in str(raised.value)
+    assert str(raised.value).endswith('(--load-from) iter_4.pth')
 
 
 def test_the_same_batch_on_other_processes_goes_on(tmp_path: Path) -> None:
