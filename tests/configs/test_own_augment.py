@@ -19,6 +19,7 @@ from rope_dense.data.generated import (
 )
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.project.load import load_config
+from rope_dense.project.own.augment import mirrored_text
 from rope_dense.utils.config_parts import nodes
 from rope_dense.utils.errors import UsageError
 
@@ -146,6 +147,49 @@ def test_flips_are_chosen(data: Path, task: str, augment: str) -> None:
     assert flips_of(load(task, data, flip='vertical')) == {None, 'vertical'}
     assert step_types(both).count('RandomFlip') == 1
     first_batch(both)
+
+
+@pytest.mark.parametrize(
+    'classes, flip, said',
+    [
+        (
+            ['left_arrow', 'Right_arrow'],
+            'horizontal',
+            'such as left_arrow and Right_arrow',
+        ),
+        (['turn left', 'turn right'], ['horizontal', 'vertical'], 'turn left and turn'),
+        (['hand L', 'hand R'], None, 'such as hand L and hand R'),
+        (['arrow-up', 'arrow-down'], 'vertical', 'such as arrow-up and arrow-down'),
+        (['0', '1', '6', '7', 'dash'], 'horizontal', 'digits or letters (0, 1, 6 ...)'),
+        (['b', 'd'], 'horizontal', 'digits or letters (b, d ...)'),
+        (['left_arrow', 'right_arrow'], 'vertical', ''),
+        (['left_arrow', 'right'], 'horizontal', ''),
+        (['a', 'b', 'laptop', 'bottom'], 'horizontal', ''),
+    ],
+)
+def test_classes_that_a_mirror_exchanges_are_said(
+    classes: list[str], flip: str | list[str] | None, said: str
+) -> None:
+    step: dict = dict(type='RandomFlip', prob=0.5)
+    if flip:
+        step['direction'] = flip
+    pipeline = [dict(type='Stage', transforms=[[step]])]
+    cfg = dict(train_dataloader=dict(dataset=dict(pipeline=pipeline)))
+    text = mirrored_text(cfg, classes)
+    assert said in text and bool(said) is bool(text)
+    step['type'] = 'Resize'
+    assert mirrored_text(cfg, classes) == ''
+
+
+def test_a_recipe_says_them_unless_it_mirrors_nothing(tmp_path: Path) -> None:
+    write_shapes(tmp_path, ShapesSettings(2, 1, (64, 96), layouts=('coco',)))
+    for file in tmp_path.rglob('*.json'):
+        text = file.read_text().replace('"circle"', '"left sign"')
+        file.write_text(text.replace('"square"', '"right sign"'))
+    given = dict(data_root=tmp_path / 'coco', weights=None, size=64)
+    said = 'such as left sign and right sign, and training images are mirrored'
+    assert said in load_config('realtime', own=given).own_data
+    assert said not in load_config('realtime', own=given | dict(flip='none')).own_data
 
 
 @pytest.mark.parametrize('task', ['realtime', 'realtime_masks'])

@@ -1,6 +1,10 @@
 """Augmentation of configs/own: published, light or none, with separate switches."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
+
+from ...utils.config_parts import nodes
 
 AUGMENTS = ('published', 'light', 'none')
 FLIPS: dict[str, Any] = {
@@ -8,6 +12,13 @@ FLIPS: dict[str, Any] = {
     'vertical': dict(prob=0.5, direction='vertical'),
     'both': dict(prob=[0.25] * 3, direction=['horizontal', 'vertical', 'diagonal']),
 }
+# What a flip exchanges in names: words, or letters of their own.
+MIRRORED = {
+    'horizontal': {'left': 'right', r'(?<![a-z])l(?![a-z])': 'r'},
+    'vertical': {'up': 'down', 'top': 'bottom', 'upper': 'lower'},
+}
+LETTERS = ('bd', 'pq')  # of which a mirror makes the other
+FEW = 3  # classes of one digit or letter, from which on they are taken for such
 LIGHT = (0.8, 1.25)  # range of the factor on the size of a test image
 
 
@@ -46,6 +57,31 @@ def fit_augmentation(
         step = dict(type=pipeline.pop(place)['type'])
     if flip != 'none':
         pipeline.insert(place, step | FLIPS[flip])
+
+
+def mirrored_text(cfg: dict, classes: Sequence[str]) -> str:
+    """What is said of classes that the training's flips exchange; '' without such."""
+    flips: set[str] = set()
+    for _, step in nodes(cfg['train_dataloader']['dataset']['pipeline']):
+        if kind(step) == 'RandomFlip':
+            given = step.get('direction', 'horizontal')
+            flips.update([given] if isinstance(given, str) else given)
+    if not flips:
+        return ''
+    advice = 'training images are mirrored: give own.flip=none where a mirror makes another class'
+    names = {name.lower(): name for name in classes}
+    letters = {name for name in classes if len(name) == 1 and name.isalnum()}
+    if len(letters) >= FEW or any(letters.issuperset(pair) for pair in LETTERS):
+        shown = ', '.join(sorted(letters)[:FEW])
+        return f'classes are digits or letters ({shown} ...), and {advice}'
+    for flip in MIRRORED.keys() & flips:
+        for part, other in MIRRORED[flip].items():
+            for name in names:
+                mirrored = re.sub(part, other, name)
+                if mirrored != name and mirrored in names:
+                    pair = f'{names[name]} and {names[mirrored]}'
+                    return f'classes differ by a side, such as {pair}, and {advice}'
+    return ''
 
 
 def _few_steps(cfg: dict, augment: str, are_batches_plain: bool) -> list[dict]:

@@ -10,7 +10,7 @@ from mmengine.config import Config
 
 from ...utils.config_parts import nodes, size_steps
 from ...utils.configs import CONFIGS
-from .augment import all_pipelines, fit_augmentation
+from .augment import all_pipelines, fit_augmentation, mirrored_text
 from .data import OwnData
 from .images import fit_images
 from .settings import Own
@@ -209,6 +209,9 @@ def finish_config(
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment or 'published', own.flip, mosaic)
     fit_images(cfg, own, data.survey)
+    mirrored = mirrored_text(cfg, data.classes)
+    if mirrored:
+        cfg['own_data'] = f'{cfg["own_data"]}\n{mirrored}'
     test_cfg = cfg['model'].get('test_cfg', {})
     most = data.most_objects
     limit = test_cfg.get('rcnn', test_cfg).get('max_per_img', most)
