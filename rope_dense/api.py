@@ -11,7 +11,6 @@ The commands call the same functions.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,9 +166,6 @@ class Model:
         many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
         reader = ImageReader(self.cfg.test_dataloader.dataset.pipeline)
         pixels = [reader.convert(image) for image in many]
-        outside = reader.outside_text()
-        if outside:
-            print(outside, file=sys.stderr)
         with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
             samples = predict_batch(self.inferencer, pixels, batch)
             return [sample.cpu() for sample in samples]

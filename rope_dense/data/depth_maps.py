@@ -1,6 +1,5 @@
 """Files of depth maps: PNG, TIFF or .npy; all maps of a split, looked at once before a training."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from .map_files import Pair, check_header, why_unread
 LEAST_SHARE = 0.01
 # More than a tenth of the maps of another unit, or without a known depth, are refused.
 MANY = 10
-REPEATED = 0.01  # of the pixels that have the largest depth, from which on it is said
+REPEATED = 0.02  # of the depths that are the largest, from which on it is said
 SAMPLED = 2**22  # depths of a split, of which the median is taken
 
 
@@ -68,10 +67,10 @@ def survey_depths(
 
     Returns:
         Plain values: `split`; `maps`, their number; `least`, `median` and `largest` known depth in
-        metres; `unknown`, the share of pixels; `above`, the share above `most`, which is
-        `max_depth`; `far` and `repeated`, the depth that is the largest of several maps in most
-        pixels, and their share, without maps of one depth; `empty` and `odd`, lists of the maps
-        that have no known depth, or a median that the model hardly predicts.
+        metres; `unknown`, the share of pixels; of the known depths `above`, the share above
+        `max_depth`, and `repeated`, the share that is the largest, if the median is not; `empty`
+        and `odd`, lists of the maps that have no known depth, or a median that the model hardly
+        predicts.
 
     Raises:
         ValueError: a map that cannot be read, is of another size than its image, or has several
@@ -79,9 +78,6 @@ def survey_depths(
     """
     known = []
     shares = []
-    above = []
-    # Shares of pixels that have the largest depth of their map, by this depth.
-    farthest = defaultdict[float, list[float]](list)
     medians = {}
     empty = []
     least = np.inf
@@ -93,12 +89,8 @@ def survey_depths(
         if not depths.size:
             empty.append(str(path))
             continue
-        far = float(depths.max())
-        if depths.min() < far:
-            farthest[far].append((depths == far).sum() / depth.size)
-        above.append((depths > max_depth).sum() / depth.size if max_depth else 0.0)
         least = min(least, float(depths.min()))
-        largest = max(largest, far)
+        largest = max(largest, float(depths.max()))
         median = float(np.median(depths))
         if max_depth and not LEAST_SHARE * max_depth <= median <= max_depth:
             medians[str(path)] = median
@@ -116,22 +108,18 @@ def survey_depths(
             f'({len(medians)} of {len(pairs)} maps are so): check the unit (own.unit, '
             'LoadDepth.unit: metres of a 1 in the file; 0.001 for millimetres) and own.max_depth'
         )
-    repeated = {}
-    for far, of_maps in farthest.items():
-        if len(of_maps) > 1 or len(pairs) == 1:
-            repeated[far] = float(sum(of_maps) / len(pairs))
-    far = max(repeated, key=repeated.__getitem__, default=0.0)
+    depths = np.concatenate(known)
+    median = float(np.median(depths))
+    repeated = (depths == largest).mean() if median < largest else 0
     return dict(
         split=split,
         maps=len(pairs),
         least=least,
-        median=float(np.median(np.concatenate(known))),
+        median=median,
         largest=largest,
         unknown=float(np.mean(shares)),
-        most=max_depth,
-        above=float(sum(above) / len(pairs)),
-        far=far,
-        repeated=repeated.get(far, 0.0),
+        above=float((depths > (max_depth or np.inf)).mean()),
+        repeated=float(repeated),
         empty=empty,
         odd=list(medians),
     )
@@ -160,14 +148,12 @@ def depth_lines(survey: Mapping[str, Any]) -> list[str]:
         f'median {survey["median"]:.3g} m ({survey["maps"]} files)'
     ]
     if survey['above']:
-        lines.append(
-            f'{survey["above"]:.2%} of the pixels are above own.max_depth={survey["most"]:g}: '
-            'neither trained nor evaluated'
-        )
+        share = f'{survey["above"]:.2%} of the depths'
+        lines.append(f'{share} are above own.max_depth: neither trained nor evaluated')
     if survey['repeated'] >= REPEATED:
         lines.append(
-            f'{survey["repeated"]:.0%} of the pixels have the largest depth of their map, '
-            f'{survey["far"]:.3g} m: where nothing was measured, store 0'
+            f'{survey["repeated"]:.0%} of the depths are the largest, {survey["largest"]:.3g} m: '
+            'where nothing was measured, store 0'
         )
     said = dict(
         empty='depth map without a known depth',

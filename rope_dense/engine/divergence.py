@@ -1,7 +1,8 @@
 """A training that stops when it diverges, before weights that are not finite are saved."""
 
 import math
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,21 +33,22 @@ class DivergenceHook(Hook):
     """Stops a training whose loss or gradient stays infinite or NaN, or whose weights are.
 
     A step whose gradient is not finite is left out, and a line counts it and names its images: one
-    batch does not end a long training (see ``BufferHook``). The loss is the one that mmengine logs,
-    after each iteration. Weights are checked before each validation, which would blame an image,
-    and each save, so every checkpoint has finite weights.
+    batch does not end a long training. Its running statistics are put back. The loss is the one
+    that mmengine logs, after each iteration. Weights are checked before each validation, which
+    would blame an image, and each save, so every checkpoint has finite weights.
 
     Raises:
         RunError: it says since when, what to lower, and which checkpoint is the last.
     """
 
-    priority = 'LOW'  # behind logs and moving averages, before checkpoints
+    priority = 'ABOVE_NORMAL'  # behind the loss, before moving averages and checkpoints
 
     def __init__(self) -> None:
         self.done = 0  # iterations
         self.since: int | None = None  # the first of them with such a loss or gradient
         self.left_out = 0  # steps
         self.images: list[str] = []  # of the batches since the last step
+        self.buffers: list[tuple[Tensor, Tensor]] = []  # and their earlier values
         self.bad = ''  # what is not finite in this iteration
         self.last = ''  # and was in the last such
 
@@ -59,7 +61,8 @@ class DivergenceHook(Hook):
     def before_train_iter(
         self, runner: Runner, batch_idx: int, data_batch: Any = None
     ) -> None:
-        self.images += filter(None, getattr(runner, 'batch', ()))
+        self.images += map(os.path.basename, getattr(runner, 'batch', ()))
+        self.buffers = [(x, x.detach().clone()) for x in runner.model.buffers()]
 
     def leave_out(
         self, runner: Runner, optimizer: Optimizer, *arguments: object
@@ -80,18 +83,21 @@ class DivergenceHook(Hook):
         self.bad = 'gradient'
         runner.logger.warning(
             f'the gradient of iteration {runner.iter + 1} is not finite: its step is left out '
-            f'({self.left_out} until now){images_text(self.images)}'
+            f'({self.left_out} until now); its images: {", ".join(self.images)}'
         )
 
     def after_train_iter(
         self, runner: Runner, batch_idx: int, *args: Any, **others: Any
     ) -> None:
         self.done = runner.iter + 1
-        if not has_finite_loss(runner):
+        losses = runner.message_hub.log_scalars.get('train/loss')
+        if losses is not None and not math.isfinite(losses.current()):
             self.bad = 'loss'
         if not self.bad:
             self.since = None
             return
+        for buffer, value in self.buffers:
+            buffer.detach().copy_(value)
         self.last = self.bad
         self.bad = ''
         self.since = self.since or self.done
@@ -103,9 +109,8 @@ class DivergenceHook(Hook):
             raise RunError(self.explain(runner))
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        for key in ('state_dict', 'ema_state_dict'):
-            if not all_finite(checkpoint.get(key, {})):
-                raise RunError(self.explain(runner))
+        if not all_finite(checkpoint['state_dict']):
+            raise RunError(self.explain(runner))
 
     def explain(self, runner: AnyRunner, what: str = 'weights') -> str:
         """The numbers that are not finite and the way out, in one line."""
@@ -124,44 +129,6 @@ class DivergenceHook(Hook):
         if last.is_file():
             saved = f'the last checkpoint, {last.read_text().strip()}, is from before'
         return f'{fact}: lower {name}={settings.optimizer.lr}{other}; {saved}'
-
-
-class BufferHook(Hook):
-    """Puts back what the forward of a batch that is not finite has changed: running statistics.
-
-    Args:
-        divergence: the hook that leaves out steps.
-    """
-
-    priority = 'ABOVE_NORMAL'  # behind the loss of an iteration, before moving averages
-
-    def __init__(self, divergence: DivergenceHook) -> None:
-        self.divergence = divergence
-        self.kept: list[tuple[Tensor, Tensor]] = []  # buffers, and their earlier values
-
-    def before_train_iter(
-        self, runner: Runner, batch_idx: int, data_batch: Any = None
-    ) -> None:
-        self.kept = [(x, x.detach().clone()) for x in runner.model.buffers()]
-
-    def after_train_iter(
-        self, runner: Runner, batch_idx: int, *args: Any, **others: Any
-    ) -> None:
-        if self.divergence.bad or not has_finite_loss(runner):
-            for buffer, value in self.kept:
-                buffer.detach().copy_(value)
-
-
-def images_text(images: Iterable[str]) -> str:
-    """'; its images: a.png, b.png', or nothing without images."""
-    names = ', '.join(Path(image).name for image in images)
-    return f'; its images: {names}' if names else ''
-
-
-def has_finite_loss(runner: AnyRunner) -> bool:
-    """Return whether the loss that mmengine logs of this iteration is finite."""
-    losses = runner.message_hub.log_scalars.get('train/loss')
-    return losses is None or math.isfinite(losses.current())
 
 
 def divergence_message(runner: AnyRunner, error: Exception) -> str | None:

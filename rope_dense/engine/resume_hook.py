@@ -126,12 +126,10 @@ def follow_config(runner: AnyRunner, checkpoint: dict) -> None:
     sizes = [len(group['params']) for group in groups]
     earlier = [len(group['params']) for group in saved]
     if sizes != earlier:
-        had = f'{sum(earlier)} parameters, this one has {sum(sizes)}'
-        if len(sizes) != len(earlier):
-            had = f'{len(earlier)} groups of parameters, this one has {len(sizes)}'
         raise RunError(
-            f'resume: the optimizer of the checkpoint has {had}: keep the settings of that run '
-            '(such as frozen_stages, lora and optim_wrapper.paramwise_cfg), or, '
+            f'resume: the optimizer of the checkpoint has {sum(earlier)} parameters in '
+            f'{len(earlier)} groups, this one has {sum(sizes)} in {len(sizes)}: keep the settings '
+            'of that run (such as frozen_stages, lora and optim_wrapper.paramwise_cfg), or, '
             f'{start_anew_text(runner)}'
         )
     changes = changed_schedule(runner, checkpoint) + changed_settings(groups, saved)

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from ..data.loading import NamingPipeline
 from ..utils.disk import TRAINING
 from ..utils.results import Results
-from .divergence import BufferHook, DivergenceHook
+from .divergence import DivergenceHook
 from .preemption import PreemptionHook, QuietLoader, start_worker
 from .progress_hook import ProgressHook, ShortLogProcessor
 from .resume_hook import ResumeHook
@@ -176,8 +176,6 @@ def build_runner(cfg: Config, trains: bool = False) -> AnyRunner:
         runner = kind.from_cfg(cfg)
     else:
         runner = RUNNERS.build(cfg)
-    divergence = DivergenceHook()
-    of_steps = divergence, BufferHook(divergence)
-    for hook in (ProgressHook(), *of_steps, ResumeHook(), PreemptionHook()):
+    for hook in (ProgressHook(), DivergenceHook(), ResumeHook(), PreemptionHook()):
         runner.register_hook(hook)
     return runner

@@ -82,9 +82,6 @@ def predict_share(
             lines.append(others)
     for line in lines:
         print(f'not predicted: {line}')
-    outside = pictures.reader.outside_text()
-    if outside:
-        print(outside)
     if is_last:
         print(writer.finish())
         output.forget()

@@ -89,11 +89,11 @@ def test_a_step_that_is_left_out_names_its_images() -> None:
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.AdamW(model.parameters())
     hook = DivergenceHook()
-    runner = Mock(optim_wrapper=Mock(optimizer=optimizer), iter=0)
+    runner = Mock(optim_wrapper=Mock(optimizer=optimizer), iter=0, model=model)
     hook.before_train(runner)
     for names, factor in ((['a.png'], 1.0), (['b.png', 'x/c.png'], math.inf)):
         for name in names:
-            runner.batch = (name, '')
+            runner.batch = (name,)
             hook.before_train_iter(runner, 0)
         (model(torch.ones(1, 2)).sum() * factor).backward()
         optimizer.step()

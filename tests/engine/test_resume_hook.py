@@ -197,7 +197,7 @@ def test_sharded_runs_and_old_checkpoints_follow_the_config(tmp_path: Path) -> N
         ),
         (
             {'optim_wrapper.paramwise_cfg': None},
-            'checkpoint has 3 groups of parameters, this one has 1',
+            'checkpoint has 3 parameters in 3 groups, this one has 2 in 1',
         ),
         (dict(iterations=3), 'is at iteration 4, and this run ends at 3'),
     ],
@@ -216,7 +216,9 @@ def test_other_parameters_are_refused() -> None:
     runner = Mock(cfg=Mock(load_from='iter_4.pth'))
     runner.optim_wrapper.param_groups = [dict(params=[1, 2, 3]), dict(params=[0])]
     saved = [dict(params=[0]), dict(params=[0])]
-    with pytest.raises(RunError, match='has 2 parameters, this one has 4: ') as raised:
+    with pytest.raises(
+        RunError, match='has 2 parameters in 2 groups, this one has 4 in 2'
+    ) as raised:
         resume_hook.follow_config(runner, dict(optimizer=dict(param_groups=saved)))
     assert 'frozen_stages' in str(raised.value)
     assert str(raised.value).endswith('(--load-from) iter_4.pth')

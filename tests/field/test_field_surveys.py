@@ -235,9 +235,9 @@ def test_depths_above_the_largest_and_one_that_repeats_are_said(
     share = (clipped > 10000).mean()
     survey = survey_depths(depths(tmp_path, clipped, clipped, some), 'train', 0.001, 10)
     assert depth_lines(survey)[1:] == [
-        f'{share * 2 / 3:.2%} of the pixels are above own.max_depth=10: neither trained nor '
-        'evaluated',
-        f'{share * 2 / 3:.0%} of the pixels have the largest depth of their map, 65.5 m: where '
+        f'{share * 2 / 3:.2%} of the depths are above own.max_depth: neither trained '
+        'nor evaluated',
+        f'{share * 2 / 3:.0%} of the depths are the largest, 65.5 m: where '
         'nothing was measured, store 0',
     ]
 

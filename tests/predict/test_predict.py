@@ -286,8 +286,8 @@ def test_16_bits_of_another_range_are_said(
     assert predict(given) == 0
     said = capsys.readouterr().out
     assert (
-        f'16 bits of another range than in training: {tmp_path}/a.png (and 1 more): its values '
-        'end at 4000, and 65535 is white: train with own.max_value=4095 for such\n'
+        f'{tmp_path}/a.png: 16 bits of another range than in training: its values end at 4000, '
+        '0% of them are above 65535, which is white: give own.max_value in the training\n'
     ) in said
 
 

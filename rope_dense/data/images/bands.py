@@ -217,24 +217,20 @@ def check_array(pixels: np.ndarray, channels: int | None = None) -> np.ndarray:
     Floats are rounded for None. ValueError, with type and shape, for what would be taken for
     another image.
     """
-    given = f'array of {pixels.dtype} and shape {[*pixels.shape]}'
-    shape = f'expected [height, width, {channels or 3}]'
-    has_shape = pixels.ndim == 3 and pixels.shape[2] == (channels or 3) and pixels.size
-    if channels is not None:
-        if not has_shape or pixels.dtype.kind not in 'uif':
-            order = 'in the order of own.channels'
-            raise ValueError(f'{given}: {shape} of numbers, {order}')
-        return pixels
-    known = f'{shape} of uint8, or of floats from 0 to 255: blue, green and red'
-    is_float = pixels.dtype.kind == 'f'
-    if not has_shape or not (is_float or pixels.dtype == np.uint8):
-        raise ValueError(f'{given}: {known}')
-    if not is_float:
-        return pixels
-    low, high = pixels.min(), pixels.max()
-    if not 0 <= low <= high <= 255 or 0 < high <= 1:  # as of NaN
-        raise ValueError(f'{given}, values {low:g} to {high:g}: {known}')
-    return (pixels + 0.5).astype(np.uint8)
+    shape, dtype = [*pixels.shape], pixels.dtype
+    number = channels or 3
+    if len(shape) == 3 and shape[2] == number and pixels.size:
+        if dtype == np.uint8 or (channels and dtype.kind in 'uif'):
+            return pixels
+        is_known = dtype.kind == 'f' and pixels.min() >= 0
+        if is_known and 1 < pixels.max() <= 255:
+            return (pixels + 0.5).astype(np.uint8)
+    kinds = (
+        'numbers' if channels else 'uint8, or floats from 0 to 255: blue, green and red'
+    )
+    raise ValueError(
+        f'array of {dtype} and shape {shape}: expected [height, width, {number}] of {kinds}'
+    )
 
 
 def no_data(image: np.ndarray) -> np.ndarray | None:
@@ -366,11 +362,11 @@ def read_white_value(headers: Mapping[Path, Header]) -> int | None:
         largest = max(largest, value)
     if not deep:
         return None
-    return white_of(largest)
+    return 2 ** largest.bit_length() - 1 or WHOLE
 
 
 def range_text(path: Path, pixels: np.ndarray, max_value: int | None) -> str:
-    """What a run makes of the range of a 16-bit picture that is not the run's; '' of others.
+    """The line on a 16-bit picture whose range is not the run's; '' of others.
 
     Args:
         pixels: as they were read, uint8.
@@ -378,20 +374,15 @@ def range_text(path: Path, pixels: np.ndarray, max_value: int | None) -> str:
     """
     brightest = pixels.max()
     is_dark = brightest < (DARK if max_value is None else VERY_DARK)
-    is_clipped = max_value is not None and brightest == 255
-    if not (is_dark or is_clipped) or not read_header(path).is_deep:
+    if not (is_dark or brightest == 255) or not read_header(path).is_deep:
         return ''
     values = read_deep(path)
+    end = int(values.max())
     limit = max_value or WHOLE
     share = (values > limit).mean()
-    if not values.any() or (is_clipped and share < CLIPPED):
+    if share < CLIPPED and not (is_dark and end):
         return ''
-    said = f'its values end at {values.max()}, and {limit} is white'
-    if is_clipped:
-        said = f'{share:.0%} of its values are above {limit}, which is white'
-    return f'{said}: train with own.max_value={white_of(values)} for such'
-
-
-def white_of(values: np.ndarray | int) -> int:
-    """The end of the bits that values use; 65535 of black ones."""
-    return 2 ** int(np.max(values)).bit_length() - 1 or WHOLE
+    return (
+        f'{path}: 16 bits of another range than in training: its values end at {end}, {share:.0%} '
+        f'of them are above {limit}, which is white: give own.max_value in the training\n'
+    )

@@ -214,7 +214,7 @@ class ImageReader:
     Attributes:
         bands: its loader of images of any number of channels, or None for pictures.
         suffixes: of the images of a folder: with .npy for any number of channels.
-        outside: what is said of the pictures that were read, see ``range_text``.
+        says_range: whether it has printed a line on a picture's range, see ``range_text``.
     """
 
     def __init__(self, pipeline: Iterable[Mapping]) -> None:
@@ -222,7 +222,7 @@ class ImageReader:
         deep = [step['max_value'] for step in steps if step['type'] == 'LoadDeepImage']
         self.max_value: int | None = deep[0] if deep else None
         self.bands = find_load_bands(steps)
-        self.outside: dict[Path, str] = {}
+        self.says_range = False
         self.suffixes: tuple[str, ...] = IMAGE_SUFFIXES
         if self.bands is not None:
             self.suffixes += (ARRAY,)
@@ -234,35 +234,25 @@ class ImageReader:
         """
         if self.bands is None:
             pixels = read_image(path, self.max_value)
-            said = range_text(path, pixels, self.max_value)
-            if said:
-                self.outside[path] = said
+            if not self.says_range:
+                said = range_text(path, pixels, self.max_value)
+                self.says_range = bool(said)
+                print(said, end='')
             return pixels
         check_there(path)
         return self.bands.load(path)
-
-    def outside_text(self) -> str:
-        """A line on the pictures that were read and whose range is not the run's; '' for none."""
-        for path, said in self.outside.items():
-            more = len(self.outside) - 1
-            others = f' (and {more} more)' if more else ''
-            return f'16 bits of another range than in training: {path}{others}: {said}'
-        return ''
 
     def convert(self, image: object) -> np.ndarray:
         """``read`` of a path, a picture of Pillow, or an array (``check_array``)."""
         if isinstance(image, (str, Path)):
             return self.read(Path(image))
-        number = None if self.bands is None else self.bands.channels
         if isinstance(image, np.ndarray):
-            return check_array(image, number)
-        if not isinstance(image, Image.Image) or number is not None:
-            kinds = (
-                'a path, an array'
-                if number
-                else 'a path, a picture of Pillow, an array'
+            return check_array(image, self.bands and self.bands.channels)
+        if self.bands is not None or not isinstance(image, Image.Image):
+            raise ValueError(
+                f'image of type {type(image).__name__}: give a path, an array or, without '
+                'own.channels, a picture of Pillow'
             )
-            raise ValueError(f'image of type {type(image).__name__}: give {kinds}')
         if image.mode.startswith(('I', 'F')):  # which would be cut off at 255
             raise ValueError(
                 f'a picture of mode {image.mode}: give its path, or an array of uint8'

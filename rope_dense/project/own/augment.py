@@ -1,6 +1,5 @@
 """Augmentation of configs/own: published, light or none, with separate switches."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +11,6 @@ FLIPS: dict[str, Any] = {
     'vertical': dict(prob=0.5, direction='vertical'),
     'both': dict(prob=[0.25] * 3, direction=['horizontal', 'vertical', 'diagonal']),
 }
-# What a flip exchanges in names: words, or letters of their own.
-MIRRORED = {
-    'horizontal': {'left': 'right', r'(?<![a-z])l(?![a-z])': 'r'},
-    'vertical': {'up': 'down', 'top': 'bottom', 'upper': 'lower'},
-}
-LETTERS = ('bd', 'pq')  # of which a mirror makes the other
 FEW = 3  # classes of one digit or letter, from which on they are taken for such
 LIGHT = (0.8, 1.25)  # range of the factor on the size of a test image
 
@@ -60,27 +53,20 @@ def fit_augmentation(
 
 
 def mirrored_text(cfg: dict, classes: Sequence[str]) -> str:
-    """What is said of classes that the training's flips exchange; '' without such."""
-    flips: set[str] = set()
+    """What is said of classes that the training's mirror exchanges; '' without such."""
+    said = []
+    names = [name.lower() for name in classes]
+    for name in names:
+        other = name.replace('left', 'right')
+        if other != name and other in names:
+            said.append(f'{name} and {other}')
+    letters = [name for name in classes if len(name) == 1 and name.isalnum()]
+    if len(letters) >= FEW:
+        said.append(f'{letters[0]} and other digits or letters')
     for _, step in nodes(cfg['train_dataloader']['dataset']['pipeline']):
-        if kind(step) == 'RandomFlip':
-            given = step.get('direction', 'horizontal')
-            flips.update([given] if isinstance(given, str) else given)
-    if not flips:
-        return ''
-    advice = 'training images are mirrored: give own.flip=none where a mirror makes another class'
-    names = {name.lower(): name for name in classes}
-    letters = {name for name in classes if len(name) == 1 and name.isalnum()}
-    if len(letters) >= FEW or any(letters.issuperset(pair) for pair in LETTERS):
-        shown = ', '.join(sorted(letters)[:FEW])
-        return f'classes are digits or letters ({shown} ...), and {advice}'
-    for flip in MIRRORED.keys() & flips:
-        for part, other in MIRRORED[flip].items():
-            for name in names:
-                mirrored = re.sub(part, other, name)
-                if mirrored != name and mirrored in names:
-                    pair = f'{names[name]} and {names[mirrored]}'
-                    return f'classes differ by a side, such as {pair}, and {advice}'
+        is_flip = kind(step) == 'RandomFlip'
+        if said and is_flip and 'horizontal' in step.get('direction', 'horizontal'):
+            return f'images are mirrored: own.flip=none if that changes {said[0]}'
     return ''
 
 
