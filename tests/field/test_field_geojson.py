@@ -538,3 +538,24 @@ def test_polygons_that_cross_themselves(tmp_path: Path) -> None:
     (item,) = found.content['train']['annotations']
     assert item['bbox'] == pytest.approx([30, 5, 10, 20], abs=0.01)
     assert mask_of(item).sum() == pytest.approx(100, abs=10)  # of 20 slanted rows
+
+
+def test_a_file_is_compared_with_the_images_near_its_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not each file with each image: 2,000 images with 100 files would take minutes."""
+    for n, to_map in enumerate(tiles(tmp_path / 'data', count=10)):
+        one = feature([on_map(SQUARE, to_map=to_map)])
+        write(tmp_path / 'data' / f'region_{n}.geojson', collection(one))
+    placed = []
+
+    def counted(*given: Any) -> list:
+        placed.append(given)
+        return placed_in(*given)
+
+    placed_in = geojson.placed_in
+    monkeypatch.setattr(geojson, 'placed_in', counted)
+    found = reading(tmp_path / 'data')
+    objects = [*found.objects['train'].values(), *found.objects['val'].values()]
+    assert objects == [[CAT]] * 10
+    assert len(placed) <= 3 * 10  # where it is found, and by the reader of each split

@@ -10,7 +10,8 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import chain
@@ -26,7 +27,7 @@ from .label_folder import Format, LabelFolder, Read, Split
 from .objects import Box, Labelled, Report, Shape
 from .pairs import files_with_labels, pair_files
 from .places import FileKind
-from .shared_files import SharedFiles, label_files
+from .shared_files import GROUPS, SharedFiles, label_files
 
 if find_spec('rasterio') and find_spec('shapely'):
     import rasterio
@@ -60,9 +61,10 @@ def find_geojson(inventory: Inventory) -> LabelFolder | None:
             f'{files[0]} is placed by rasterio and shapely: install the extra "large" and mmdet'
         )
     labelled = {}
-    for file, images, is_named in images_for(files, shared):
+    for file, given, is_named in images_for(files, shared):
+        images = given.files
         if not is_named:
-            placed = place_objects(file, images, inventory, Report())
+            placed = place_objects(file, given, inventory, Report())
             images = [one.file for one, objects in placed if objects]
         labelled[file] = images
     if not any(labelled.values()):
@@ -100,7 +102,7 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
         key = class_property(filter(is_geojson, files), part, report)
         only = class_name(classes[0] if classes and len(classes) == 1 else ONE_CLASS)
         for file, images, is_named in images_for(files, SharedFiles(FILES, inventory)):
-            if is_named and not part.takes(images[0]):
+            if is_named and not part.takes(images.files[0]):
                 continue
             features = inventory.content(file, read_features).features
             labels = [only] * len(features)
@@ -109,7 +111,7 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
             placed = place_objects(file, images, inventory, report)
             if is_named and not placed:
                 raise ValueError(
-                    f'{images[0]} is not georeferenced: {file} needs a GeoTIFF'
+                    f'{images.files[0]} is not georeferenced: {file} needs a GeoTIFF'
                 )
             seen = set[int]()
             for image, objects in placed:
@@ -132,9 +134,9 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
                     continue
                 if is_named:
                     why = feature.problem or f'object outside of its image{hint}'
-                    found[images[0]].leave_out(why, feature.where, labels[number])
+                    found[images.files[0]].leave_out(why, feature.where, labels[number])
                 elif files[file]:
-                    why = 'object that is in no image' if images else files[file]
+                    why = 'object that is in no image' if images.files else files[file]
                     report.leave_out(feature.problem or why, feature.where)
         yield from found.values()
         for note in part.files.notes:
@@ -146,18 +148,23 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
 def images_for(
     files: Iterable[Path],
     shared: SharedFiles,
-) -> Iterator[tuple[Path, list[Path], bool]]:
+) -> Iterator[tuple[Path, GeoImages, bool]]:
     """The image that has the name of a file, and True; if no file has one, all it may be of."""
     texts = map(str, filter(is_geojson, files))
     images = map(str, shared.images.by_path.values())
     pairs = pair_files(FILES, shared.images.folder, images, texts)
+    groups: dict[str, GeoImages] = {}
     for path in pairs.files:
         file = Path(path)
         if path in pairs.image_of:
-            yield file, [Path(pairs.image_of[path])], True
-        else:
-            every = [] if pairs.image_of else shared.images_for(file).by_path.values()
-            yield file, [*every], False
+            own = [Path(pairs.image_of[path])]
+            yield file, GeoImages(own, shared.inventory), True
+            continue
+        group = GROUPS[shared.split_of(file)]
+        if group not in groups:
+            every = () if pairs.image_of else shared.images_for(file).by_path.values()
+            groups[group] = GeoImages([*every], shared.inventory)
+        yield file, groups[group], False
 
 
 def is_geojson(path: Path) -> bool:
@@ -279,7 +286,8 @@ def class_property(files: Iterable[Path], part: Split, report: Report) -> str | 
     return None
 
 
-class GeoImage(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class GeoImage:
     """An image on a map."""
 
     file: Path
@@ -310,6 +318,28 @@ def read_geo_images(files: Iterable[Path], inventory: Inventory) -> list[GeoImag
     return [*filter(None, found)]
 
 
+class GeoImages:
+    """The images that a file may be of; their bounds are kept for the next file."""
+
+    def __init__(self, files: Sequence[Path], inventory: Inventory) -> None:
+        self.files = files
+        self.found = read_geo_images(files, inventory)
+        self.boxes = dict[str, Any]()  # around them, by systems
+
+    def near(self, tree: shapely.STRtree, crs: CRS | None) -> list[GeoImage]:
+        """The images that may have an object."""
+        name = str(crs)
+        if name not in self.boxes:
+            bounds = np.zeros((len(self.found), 4))
+            for row, image in zip(bounds, self.found, strict=True):
+                with suppress(Exception):  # GDAL's, of a system of another place
+                    row[:] = bounds_on_map(image, crs)
+            is_split = bounds[:, 0] > bounds[:, 2]  # by the date line
+            bounds[is_split, ::2] = -180, 180
+            self.boxes[name] = shapely.box(*bounds.T)
+        return [self.found[n] for n in np.unique(tree.query(self.boxes[name])[0])]
+
+
 class Placed(NamedTuple):
     """An object in an image."""
 
@@ -321,19 +351,20 @@ class Placed(NamedTuple):
 
 def place_objects(
     file: Path,
-    images: Iterable[Path],
+    images: GeoImages,
     inventory: Inventory,
     report: Report,
 ) -> list[tuple[GeoImage, list[Placed]]]:
-    """The georeferenced images, each with its objects.
+    """The georeferenced images near objects, or the only one, each with its objects.
 
     Without a system in the file, coordinates are in degrees, as RFC 7946 has them; where these are
     in no image, they are in the system of the images.
     """
     given = inventory.content(file, read_features)
-    found = read_geo_images(images, inventory)
+    found = images.found
     for crs in [given.crs] if given.crs else [CRS.from_epsg(4326), None]:
-        placed = [(image, placed_in(image, given.tree, crs)) for image in found]
+        near = found if len(found) == 1 else images.near(given.tree, crs)
+        placed = [(image, placed_in(image, given.tree, crs)) for image in near]
         if any(objects for _, objects in placed):
             if crs is None:
                 system = found[0].crs or 'not known'
@@ -343,15 +374,28 @@ def place_objects(
     return placed
 
 
+def is_other_system(image: GeoImage, crs: CRS | None) -> bool:
+    """Return whether a system is not the one of an image, and both are known."""
+    return None not in (crs, image.crs) and crs != image.crs
+
+
+@lru_cache(None)
+def bounds_on_map(image: GeoImage, crs: CRS | None) -> tuple[float, ...]:
+    """Left, bottom, right and top of an image; left is above right over the date line."""
+    height, width = image.size
+    ends = [[0, width, 0, width], [0, 0, height, height], [1, 1, 1, 1]]
+    corners = image.to_map[:2] @ ends
+    bounds = (*corners.min(1), *corners.max(1))
+    if is_other_system(image, crs):
+        return transform_bounds(image.crs, crs, *bounds)
+    return bounds
+
+
 def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[Placed]:
     """The objects that cover a pixel of an image; `crs` is None for the system of the image."""
     height, width = image.size
     to_pixels = np.linalg.inv(image.to_map)
-    ends = [[0, width, 0, width], [0, 0, height, height], [1, 1, 1, 1]]
-    corners = image.to_map[:2] @ ends
-    left, bottom = corners.min(1)
-    right, top = corners.max(1)
-    is_other = None not in (crs, image.crs) and crs != image.crs
+    is_other = is_other_system(image, crs)
 
     def in_pixels(points: np.ndarray) -> np.ndarray:  # [n, 2]
         x, y = transform(crs, image.crs, *points.T) if is_other else points.T
@@ -359,10 +403,7 @@ def placed_in(image: GeoImage, tree: shapely.STRtree, crs: CRS | None) -> list[P
         return (on_map @ to_pixels.T)[:, :2]
 
     try:
-        if is_other:
-            left, bottom, right, top = transform_bounds(
-                image.crs, crs, left, bottom, right, top
-            )
+        left, bottom, right, top = bounds_on_map(image, crs)
         areas = np.array([[left, bottom, right, top]])
         if left > right:  # it is on both sides of the date line
             areas = np.array([[left, bottom, 180, top], [-180, bottom, right, top]])

@@ -52,7 +52,6 @@ class Inventory:
         self.skipped = list[str]()  # those that are there
         self.by_suffix = dict[str, list[str]]()  # paths, sorted
         self.found = dict[Path, Images]()
-        self.named = dict[Path, int]()  # see ``Images``
         self.headers = dict[Path, Header]()
         self.remembered = dict[str, list]()  # ``known_headers`` of an earlier start
         self.parsed = dict[tuple[Path, State], Any]()
@@ -186,7 +185,7 @@ class Inventory:
             for file in self.below(folder, self.image_suffixes):
                 if not self.channels or is_first(file, self.channels, self.root):
                     files[str(file)[start:]] = file
-            self.found[folder] = Images(folder, files, self.named)
+            self.found[folder] = Images(folder, files)
         return self.found[folder]
 
     def header(self, image: Path) -> Header:
@@ -215,19 +214,12 @@ class Inventory:
 
 
 class Images:
-    """The image files of a folder, by their paths in it, found by the names that labels give.
+    """The image files of a folder, by their paths in it, found by the names that labels give."""
 
-    ``named`` has of each file how many of its folders a name has had until now.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        files: Mapping[str, Path],
-        named: dict[Path, int] | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, files: Mapping[str, Path]) -> None:
         self.folder = folder
-        self.named = {} if named is None else named
+        # How many of the folders of a file a name has had until now.
+        self.named = dict[Path, int]()
         self.by_path = files
         self.by_stem = dict[str, Path]()  # by paths in the folder, without suffix
         self.by_name = dict[str, list[Path]]()  # without folders and suffix

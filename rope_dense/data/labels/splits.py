@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,6 @@ TRAINING = ('trainval', *SPLITS['train'], 'default')  # CVAT exports default.txt
 LISTS = (('trainval', 'test'), *product((*SPLITS['train'], 'trainval'), SPLITS['val']))
 PER_CLASS = re.compile(r'\s+(-1|0|1)$')  # the last word in lists of one class
 COPY = re.compile(r'[.]rf[.]\w+$')  # Roboflow's copies of one photograph: a_jpg.rf.1f3c
-START = 4096  # bytes of a file that are read before all of it
 NO_SPLIT = 'label file without an image, in no split'
 UNUSED = 'labelled image in no split (neither trained nor evaluated)'
 
@@ -79,6 +79,7 @@ def copies_in(train: Collection[Path], val: Collection[Path]) -> list[Path]:
     same = {*train}.intersection(val)
     of_train = [*train]
     of_val = [*{*val} - same]
+    start_of = partial(content_of, most=4096)  # all is read of few
     for known_by in (os.path.getsize, start_of, content_of):
         of_val = alike(of_val, of_train, known_by)
         of_train = alike(of_train, of_val, known_by)
@@ -95,16 +96,10 @@ def alike(
     return [path for path in files if known_by(path) in known]
 
 
-def start_of(path: Path) -> bytes:
-    """The first bytes of a file."""
+def content_of(path: Path, most: int = -1) -> bytes:
+    """A digest of a file, or of so many bytes of it at most."""
     with open(path, 'rb') as file:
-        return file.read(START)
-
-
-def content_of(path: Path) -> bytes:
-    """A digest of a file."""
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').digest()
+        return hashlib.sha256(file.read(most)).digest()
 
 
 def split_by_hash(
