@@ -678,6 +678,14 @@ def test_an_image_belongs_to_the_name_with_most_of_its_folders(tmp_path: Path) -
     assert 'has labels already' not in found.text
 
 
+def test_a_name_without_folders_is_exact_above_all_folders(tmp_path: Path) -> None:
+    root = tmp_path / 'data'
+    place(root, 'annotations.json', 'images', MANY)
+    write(root / 'annotations.json', coco_text(['camA/0.jpg', *MANY]))
+    text = reading(root).text
+    assert '1 x object of an image that is not there (left out): camA/0.jpg' in text
+
+
 def test_names_of_another_folder_are_named(tmp_path: Path) -> None:
     place(tmp_path / 'data', 'annotations.json', 'images/camB', MANY, prefix='camA/')
     line = '20 x image in another folder than its name says (taken by its name)'

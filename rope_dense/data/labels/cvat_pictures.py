@@ -132,22 +132,11 @@ def frame_shapes(track: Element) -> list[tuple[int, Element]]:
     return found
 
 
-def assign_files(pictures: Sequence[Picture], images: Images) -> None:
-    """Fill in the file and the stem of each picture.
-
-    An image file is one picture's whose path it has; where it is none's, a name is enough.
-    """
-    for picture in pictures:
-        for path in (f'{picture.subset}/{picture.name}', picture.name):
-            path = path.strip('/')
-            found = images.by_path.get(path) or images.by_stem.get(without_suffix(path))
-            picture.file = picture.file or found
-    taken = {picture.file for picture in pictures}
-    for picture in pictures:
-        if picture.file is None:
-            named = images.find(picture.name)
-            picture.file = None if named in taken else named
-        file = picture.file
+def assign_files(pictures: list[Picture], images: Images) -> None:
+    """Fill in the file and the stem of each picture, by all names: see ``Images.find``."""
+    for picture in pictures * 2:
+        named = f'{picture.subset}/{picture.name}'
+        file = picture.file = images.find(named) or images.find(picture.name)
         picture.stem = images.stem_of(file) if file else without_suffix(picture.name)
 
 

@@ -218,8 +218,8 @@ class Images:
 
     def __init__(self, folder: Path, files: Mapping[str, Path]) -> None:
         self.folder = folder
-        # How many of the folders of a file a name has had until now.
-        self.named = dict[Path, int]()
+        # The best name of a file until now: with most of its folders, and fewest others.
+        self.named = dict[Path, tuple[int, int]]()
         self.by_path = files
         self.by_stem = dict[str, Path]()  # by paths in the folder, without suffix
         self.by_name = dict[str, list[Path]]()  # without folders and suffix
@@ -240,15 +240,15 @@ class Images:
 
         Leading folders, of the machine or the project of a labelling tool, may be missing here; in
         a folder that is here, the file has to be, too. A bare name has to belong to one file only.
-        Case and Unicode form may differ if only one path is alike. A file that another name has
-        had with more of its folders is of that name.
+        Case and Unicode form may differ if only one path is alike. A file is of the
+        name that has had most of its folders, and fewest others.
         """
         found = self.find_any(name)
         if found is None:
             return None
-        common = common_folders(name, str(found))
-        most = self.named[found] = max(common, self.named.get(found, 0))
-        return found if common == most else None
+        rank = common_folders(name, str(found)), -len(parts_of(name))
+        best = self.named[found] = max(rank, self.named.get(found, rank))
+        return found if rank == best else None
 
     def find_any(self, name: str) -> Path | None:
         """``find``, whatever the other names are."""
