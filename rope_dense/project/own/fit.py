@@ -210,7 +210,7 @@ def finish_config(
     fit_augmentation(cfg, own.augment or 'published', own.flip, mosaic)
     fit_images(cfg, own, data.survey)
     mirrored = mirrored_text(cfg, data.classes)
-    if mirrored:
+    if mirrored and 'own_data' in cfg:
         cfg['own_data'] = f'{cfg["own_data"]}\n{mirrored}'
     test_cfg = cfg['model'].get('test_cfg', {})
     most = data.most_objects

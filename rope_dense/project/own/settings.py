@@ -321,7 +321,7 @@ def started_processes() -> int | None:
     return None
 
 
-def check_lora(lora: int, trains_all: bool, others: str) -> None:
+def check_lora(lora: int | None, trains_all: bool, others: str) -> None:
     """Raise ValueError for adapters of weights that are trained by ``others``."""
     if lora and trains_all:
         raise ValueError(f'own.lora={lora}: adapters are for runs without {others}')
