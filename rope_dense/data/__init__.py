@@ -2,8 +2,8 @@
 
 Others import::
 
-    classes: CLASSES_FILE, CLASS_NUMBERS, Colour, IGNORED, distinct_colour,
-        find_class_numbers, read_classes
+    classes: CLASSES_FILE, CLASS_NUMBERS, Colour, IGNORED, classes_file,
+        distinct_colour, find_class_numbers, read_classes
     convert_data: convert_data
     depth_maps: depth_lines, survey_depths
     generated: ShapesSettings, write_shapes

@@ -53,6 +53,14 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
     return class_names(names, path), palette
 
 
+def classes_file(root: Path) -> Path:
+    """The list of the classes of masks, as labelme2voc or CVAT calls it where no classes.txt is."""
+    for name in (CLASSES_FILE, 'class_names.txt', 'labelmap.txt'):
+        if (root / name).is_file():
+            return root / name
+    return root / CLASSES_FILE
+
+
 def split_colour(line: str) -> tuple[str, Colour | None]:
     """The name and the colour in a line; None without a colour."""
     given = COLOUR_CODE.fullmatch(line)

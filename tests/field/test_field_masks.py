@@ -107,6 +107,7 @@ LAYOUTS = {
         'val',
     ),
     'suffix of the image': ('img/train/a.jpg', 'masks/train/a.jpg.png', 'val'),
+    'mmsegmentation': ('img_dir/train/a.jpg', 'ann_dir/train/a.png', 'val'),
     'dots': ('images/train/a.v1.0.jpg', 'masks/train/a.v1.0.png', 'val'),
     'masks below the images': ('train/a.png', 'train/mask/a.png', 'val'),
     'masks in one folder': ('images/train/a.jpg', 'masks/a.png', 'val'),
@@ -384,3 +385,24 @@ def test_masks_of_another_folder_are_named(tmp_path: Path) -> None:
         mask(tmp_path / f'masks/camA/{name}.png', np.zeros(SIZE, np.uint8))
     line = '8 x mask in another folder than its image (taken by its name)'
     assert line in text_of(tmp_path)
+
+
+@pytest.mark.parametrize(
+    'name, text',
+    [
+        ('class_names.txt', '_background_\nroad\n'),  # labelme2voc
+        (
+            'labelmap.txt',
+            '# label:color_rgb:parts:actions\n_background_:0,0,0::\nroad:128,64,128::\n',
+        ),
+    ],
+)
+def test_names_of_classes_as_tools_write_them(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    for number in range(8):
+        files(tmp_path, f'images/{number}.png')
+        mask(tmp_path / f'masks/{number}.png', np.resize([0, 1], SIZE).astype(np.uint8))
+    write(tmp_path / name, text)
+    dataset = built(recipe(tmp_path), 'train')
+    assert dataset.metainfo['classes'] == ('_background_', 'road')

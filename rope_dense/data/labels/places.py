@@ -72,7 +72,7 @@ class FileKind:
         """
         either = rf'(?P<labels>{self.folders})|(?P<images>{self.images})'
         layout = rf'(?P<first>{SPLIT})?[-_ ]?(?:{either})?[-_ ]?(?P<last>{SPLIT})?'
-        found = re.fullmatch(rf'(?:obj_)?{layout}(?:_data)?', name, re.I)
+        found = re.fullmatch(rf'(?:obj_)?{layout}(?:_(?:data|dir))?', name, re.I)
         if not found or not any(found.groups()) or (found['first'] and found['last']):
             return None
         split = (found['first'] or found['last'] or '').lower()

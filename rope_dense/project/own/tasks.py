@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ...data.classes import (
     CLASS_NUMBERS,
-    CLASSES_FILE,
     Colour,
+    classes_file,
     find_class_numbers,
     read_classes,
 )
@@ -161,7 +161,7 @@ def read_named_classes(
     own: OwnSemantic,
 ) -> tuple[Sequence[str], Sequence[Colour], Sequence[int] | None]:
     """Names and colours of all classes, and their numbers in masks if not 0, 1, 2 ..."""
-    file = own.root / CLASSES_FILE
+    file = classes_file(own.root)
     given = own.classes
     values = own.values
     found = None if file.is_file() else find_class_numbers(own.root)
@@ -188,7 +188,7 @@ def read_named_classes(
     moved = False
     for name, line in zip(given, lines, strict=False):
         moved |= name in names and names.index(name) != line
-    has_lines = own.values is None or file.name == CLASSES_FILE
+    has_lines = own.values is None or file.name != CLASS_NUMBERS
     if has_lines and (moved or {*given} < {*names}):
         raise ValueError(
             f'own.classes={[*given]}, and {file.name} of {own.root} has {", ".join(names)}: '
