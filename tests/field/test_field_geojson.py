@@ -559,3 +559,14 @@ def test_a_file_is_compared_with_the_images_near_its_objects(
     objects = [*found.objects['train'].values(), *found.objects['val'].values()]
     assert objects == [[CAT]] * 10
     assert len(placed) <= 3 * 10  # where it is found, and by the reader of each split
+
+
+def test_names_of_single_objects_are_no_classes(tmp_path: Path) -> None:
+    """As of OpenStreetMap: name="School No. 7" and building="school"."""
+    ring = on_map(SQUARE)
+    things = [feature([ring], name=f'No. {n}', building='school') for n in range(9)]
+    line = "9 objects have 9 different values of 'name', which is no class: call"
+    assert line in refusal(pairs(tmp_path / 'few', *things))
+    things = [feature([ring], name=f'No. {n % 9}') for n in range(18)]
+    found = reading(pairs(tmp_path / 'many', *things))
+    assert 'No. 7' in found.classes

@@ -41,6 +41,7 @@ if find_spec('rasterio') and find_spec('shapely'):
 # Properties; the first is taken.
 CLASS = ('class', 'label', 'class_name', 'category', 'name')
 CLIPPED = 'object partly outside of its image (clipped)'
+FEW_NAMES = 8  # values of `name`: more, for less than twice the objects, are no classes
 ONE_CLASS = 'object'  # its name where no property and no classes.txt names it
 MARGIN = 4  # times the sides of an image around it: corners farther away may have no place there
 
@@ -263,20 +264,33 @@ def class_property(files: Iterable[Path], part: Split, report: Report) -> str | 
     """The property with the class of each object; None if there is neither one nor another text.
 
     Raises:
-        ValueError: several text properties, of which none has a usual name.
+        ValueError: several text properties, of which none has a usual name; or names of objects,
+            as OpenStreetMap has them, which are no classes.
     """
-    types = defaultdict(set)
+    number = 0
+    values = defaultdict(set)
     for file in files:
         for feature in part.inventory.content(file, read_features).features:
+            number += 1
             for key, value in feature.properties.items():
                 if is_name(value):
-                    types[key].add(type(value))
-    usual = [key for name in CLASS for key in types if key.lower() == name]
-    found = usual[:1] or [key for key, some in types.items() if str in some]
+                    values[key].add(value)
+    usual = [key for name in CLASS for key in values if key.lower() == name]
+    found = usual[:1]
+    for key in () if usual else values:
+        if str in map(type, values[key]):
+            found.append(key)
     if len(found) > 1:
         raise ValueError(
             f'{part.source}: which property is the class, of {", ".join(found)}? Call it "class"'
         )
+    for key in found:
+        several = len(values[key])
+        if key.lower() == 'name' and several > max(FEW_NAMES, number / 2):
+            raise ValueError(
+                f'{part.source}: {number} objects have {several} different values of {key!r}, '
+                'which is no class: call the property with the class "class"'
+            )
     kind = 'without a text property (all are of one class)'
     if found:
         kind = f'whose property {found[0]!r} is their class'
