@@ -14,7 +14,7 @@ def missing_packages() -> list[str]:
     They are looked for and not imported: one that is there but fails says so when it is imported.
     """
     needed = ('mmengine', 'mmcv')
-    absent = [name for name in needed if name not in sys.modules]
+    absent = [name for name in needed if sys.modules.get(name) is None]
     return [name for name in absent if find_spec(name) is None]
 
 

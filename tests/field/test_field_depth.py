@@ -61,7 +61,9 @@ def test_folders_that_are_not_known_are_said(tmp_path: Path) -> None:
     ):
         found(tmp_path)
     folders = ['photos', 'ranges']
-    assert len(found(tmp_path, train=folders, val=folders).splits['val'].files.pairs) == 1
+    assert (
+        len(found(tmp_path, train=folders, val=folders).splits['val'].files.pairs) == 1
+    )
 
 
 def recipe(root: Path, *options: str) -> Config:

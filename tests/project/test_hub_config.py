@@ -481,6 +481,7 @@ LOOKED_THROUGH = {
     'mmseg.models.losses.utils',  # class_weight, which may not be a text
     'mmdet.models.roi_heads.roi_extractors.base_roi_extractor',  # type: a name in mmcv.ops
     'mmcv.ops.nms',  # type: a name that is registered or in OTHER_TYPES
+    'rope_dense.models.mmrotate',  # imports modules of fixed names
     'research.classifier',  # load_classifier, which no constructor calls
 }
 
