@@ -64,7 +64,7 @@ def no_boxes(evaluator: Evaluator) -> dict[str, float]:
 
 
 def figures_of(metrics: Mapping[str, object]) -> dict[str, dict[str, str]]:
-    """Short names and texts of metrics, of boxes, of masks or of neither; those of classes not."""
+    """Short names and texts of metrics, of boxes, of masks or of neither, without classes."""
     rows: dict[str, dict[str, str]] = {}
     for key, value in metrics.items():
         name = key.rpartition('/')[2]

@@ -145,7 +145,7 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
     data = find(own, inventory)
     trained = next((d.metainfo.classes for _, d in all_datasets(cfg)), data.classes)
     is_other_order = [*trained] != [*data.classes] and {*trained} == {*data.classes}
-    if is_other_order and isinstance(own, OwnObjects):  # masks have that of the names
+    if is_other_order and isinstance(own, OwnObjects):  # masks keep the names' order
         data = find(replace(own, classes=[*trained]), inventory)
     set_data_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = cfg.get('own_state') not in (None, data.state)
