@@ -63,7 +63,6 @@ def test_mistakes_in_own_data_are_said_without_torch(tmp_path: Path) -> None:
     (tmp_path / 'empty').mkdir()
     program = """
 import sys
-sys.modules.update(torch=None, mmengine=None, mmcv=None)
 from rope_dense_command import command
 for task, words in (
     ('realtime', '--data nowhere'), ('realtime', '--data empty'), ('depth', '--data coco'),
@@ -73,6 +72,7 @@ for task, words in (
 ):
     for name in ('train', 'print_recipe', 'browse_data'):
         assert command(name)([task, *words.split()]) == 2
+assert not {'torch', 'mmengine', 'mmcv'} & {*sys.modules}
 """
     environment = dict(
         os.environ, PYTHONPATH=str(Path(rope_dense_command.__file__).parent)
