@@ -136,13 +136,13 @@ class Criterion:
         bins = outputs.bins
         sets = [*layers, outputs.pre, outputs.encoder]
         each, union = self.matcher(sets, targets, epoch)
-        boxes, num_boxes, noisy = count_pairs(outputs, union, len(targets.labels))
+        boxes, number, noisy = count_pairs(outputs, each[0], union, len(targets.labels))
         losses: Losses = {}
         last = len(layers) - 1
         names = {last: '', last + 1: 'pre.', last + 2: 'enc.'}
         for index, (prediction, pairs) in enumerate(zip(sets, each, strict=True)):
             teacher = layers[last] if index < last else None
-            classes = boxes._replace(pairs=pairs, number=num_boxes)
+            classes = boxes._replace(pairs=pairs, number=number)
             found = self.losses(
                 prediction, targets, classes, boxes, bins, teacher, boxes
             )
@@ -292,26 +292,30 @@ def distill(
 
 def count_pairs(
     outputs: Outputs,
+    layer: Pairs,
     union: Pairs,
     number: int,
 ) -> tuple[LossPairs, Tensor, LossPairs | None]:
-    """The union of the pairs of all layers, the number of boxes, and the denoising queries' pairs.
+    """The union of the pairs of all layers, a layer's number, and the denoising queries' pairs.
 
-    All numbers are means over the processes, of one exchange between them; ``union`` are the pairs
-    of any layer, ``number`` counts annotations.
+    All numbers are means over the processes, of one exchange between them; ``layer`` are the pairs
+    of one layer, ``union`` those of any; ``number`` counts annotations, which count where a layer
+    has fewer queries.
     """
     logits = outputs.pre.logits
     denoised = outputs.denoised
-    numbers = [number, len(union), logits[..., 0].numel() - len(union)]
+    others = logits[..., 0].numel() - len(union)
+    numbers = [number, max(number, len(layer)), len(union), others]
     if denoised is not None:
         pairs = denoised.pairs
         queries = denoised.pre.logits[..., 0]
         numbers += [len(pairs), queries.numel() - len(pairs)]
     means = reduce_mean(tensor_like(numbers, logits.float()))
-    num_boxes, matched, others, *noisy = means.unbind()
-    num_boxes = num_boxes.clamp(min=1)
-    boxes = LossPairs(union, matched.clamp(min=1), matched, others)
+    num_boxes, of_layer, matched, unmatched, *noisy = means.unbind()
+    of_layer = of_layer.clamp(min=1)
+    boxes = LossPairs(union, matched.clamp(min=1), matched, unmatched)
     if denoised is None:
-        return boxes, num_boxes, None
+        return boxes, of_layer, None
     groups = max(denoised.num_groups, 1)
-    return boxes, num_boxes, LossPairs(denoised.pairs, num_boxes * groups, *noisy)
+    noisy_boxes = num_boxes.clamp(min=1) * groups
+    return boxes, of_layer, LossPairs(denoised.pairs, noisy_boxes, *noisy)

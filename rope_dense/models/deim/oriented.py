@@ -174,7 +174,7 @@ class OrientedMatcher(Matcher):
         class_cost: weight of the focal loss of the class.
         bbox_cost: weight of the L1 distance of centres and matrices.
         kld_cost: weight of the Kullback-Leibler divergence.
-        late_epoch, iou_power: see ``Matcher``; the IoU is rotated.
+        late_epoch, iou_power, repeats: see ``Matcher``; the IoU is rotated.
     """
 
     def __init__(
@@ -184,8 +184,11 @@ class OrientedMatcher(Matcher):
         kld_cost: float = 2.0,
         late_epoch: int | None = None,
         iou_power: float = 4.0,
+        repeats: int = 1,
     ) -> None:
-        super().__init__(class_cost, bbox_cost, 0.0, late_epoch, iou_power)
+        super().__init__(
+            class_cost, bbox_cost, 0.0, late_epoch, iou_power, repeats=repeats
+        )
         self.kld_cost = kld_cost
 
     def box_costs(self, boxes: Tensor, targets: Tensor) -> Tensor:

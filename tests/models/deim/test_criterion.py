@@ -175,6 +175,22 @@ def test_losses_and_gradients_are_those_of_transformers() -> None:
         assert close(mine / other.abs().max(), other / other.abs().max())
 
 
+def test_repeated_boxes_weigh_as_much_as_single_ones() -> None:
+    """Classes are a mean over pairs; those of denoising queries, which are not repeated, stay."""
+    outputs, targets = random_outputs(queries=40)
+    matcher = Matcher(repeats=3)
+    criterion = Criterion(matcher, WEIGHTS, 1.5, 4.0)
+    losses = criterion(outputs, targets)
+    sets = [*outputs.layers, outputs.pre, outputs.encoder]
+    each, _ = matcher(sets, targets)
+    last = len(outputs.layers) - 1
+    assert len(each[last]) == 3 * sum(COUNTS)
+    total = criterion.class_loss(sets[last], targets, each[last])
+    assert losses['loss_mal'].item() == pytest.approx(total.item() / len(each[last]))
+    single = Criterion(Matcher(), WEIGHTS, 1.5, 4.0)(outputs, targets)
+    assert torch.equal(losses['dn_d0.loss_mal'], single['dn_d0.loss_mal'])
+
+
 @pytest.mark.usefixtures('transformers')
 def test_distillation_of_denoising_queries() -> None:
     """With their own balance they are transformers'; the source has that of the other queries."""

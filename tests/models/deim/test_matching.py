@@ -139,6 +139,30 @@ def test_more_boxes_than_queries_and_none_at_all() -> None:
     assert [len(pairs) for pairs in (*each, union)] == [0] * 4
 
 
+def test_each_box_is_matched_with_several_queries() -> None:
+    """The least sum of costs of all choices; the image of five keeps one query for each box."""
+    given, (layer,) = targets([2, 5]), predictions(1, 2)
+    matcher = Matcher(repeats=3)
+    (pairs,), _ = matcher([layer], given)
+    assert pairs.counts == [4, 5]  # at most half of nine queries over the boxes
+    assert sorted(pairs.targets.tolist()) == [0, 0, 1, 1, 2, 3, 4, 5, 6]
+    assert len(set(pairs.queries.tolist())) == len(pairs)
+    costs = matcher.costs(layer.logits[0], layer.boxes[0], *given.per_image[0])
+    least = min(
+        (costs[list(some), [0, 0, 1, 1]].sum().item())
+        for some in permutations(range(QUERIES), 4)
+    )
+    queries, matched = pairs.queries[:4], pairs.targets[:4]
+    assert costs[queries, matched].sum().item() == pytest.approx(least, abs=1e-5)
+
+
+def test_repeats_are_positive() -> None:
+    with pytest.raises(
+        ValueError, match=r'matching.repeats must be an integer from 1 up'
+    ):
+        Matcher(repeats=0)
+
+
 def test_predictions_that_are_no_numbers_are_matched_last() -> None:
     given, (layer,) = targets([2]), predictions(1, 1)
     layer.logits[0, 0] = torch.nan
