@@ -23,7 +23,7 @@ TASKS = {
     ('mmdet',): (
         'models.dino', 'models.eomt.detector',
         'models.deim.detector', 'models.deim.encoder', 'models.deim.head', 'models.deim.oriented',
-        'models.instance_tta', 'models.channel_detection',
+        'models.ignoring_assigner', 'models.instance_tta', 'models.channel_detection',
     ),
     ('mmseg',): (
         'models.depth', 'models.seg_tta',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import copy
 import importlib.util
 import math
 import os
@@ -38,7 +39,7 @@ from rope_dense.data.dense import (
 from rope_dense.data.dense import batch as batch_module
 from rope_dense.data.dense import mosaic as mosaic_module
 from rope_dense.data.dense.batch import current_epoch, mix_up
-from rope_dense.data.dense.iou_crop import centres_within
+from rope_dense.data.dense.iou_crop import centres_within, crop_objects
 from rope_dense.engine.train_loop import SeededBatches, set_epoch
 
 
@@ -398,6 +399,17 @@ def test_crops_keep_objects_as_published(
             assert mask.shape == out['img_shape']
 
 
+def test_a_crop_keeps_any_part_of_an_ignored_object() -> None:
+    corners = torch.tensor([[0.0, 0, 60, 40], [2, 2, 8, 8], [40, 30, 58, 38]])
+    results = example() | dict(gt_bboxes=HorizontalBoxes(corners))
+    results['gt_ignore_flags'] = np.array([True, False, True])
+    out = crop_objects(results, (0, 0, 20, 20))
+    assert out['gt_bboxes'].tensor.tolist() == [[0, 0, 20, 20], [2, 2, 8, 8]]
+    assert out['gt_ignore_flags'].tolist() == [True, False]
+    alone = example(number=1) | dict(gt_ignore_flags=np.array([True]))
+    assert RandomIoUCrop(min_ious=(0.0, 1.0))(alone)['img_shape'] == (40, 60)
+
+
 def test_a_threshold_of_one_leaves_the_image() -> None:
     results = example()
     assert RandomIoUCrop(min_ious=(1.0,))(dict(results))['img'] is results['img']
@@ -565,6 +577,24 @@ def test_one_of_the_two_in_its_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts[3] == counts[12] == (0, 0)
     assert counts[4] == pytest.approx((0.5, 0.25), abs=0.08)
     assert counts[8] == pytest.approx((0, 0.5), abs=0.08)
+
+
+def test_what_is_ignored_in_the_other_image_is_ignored_in_the_blended_one() -> None:
+    images, samples = batch(number=2)
+    ignored = torch.tensor([[2.0, 3, 40, 30]])
+    samples[1].ignored_instances = InstanceData(bboxes=ignored, labels=torch.zeros(1))
+    _, mixed = mix_up(images, copy.deepcopy(samples), 0.5)
+    assert [len(sample.ignored_instances) for sample in mixed] == [1, 1]
+    assert torch.equal(mixed[0].ignored_instances.bboxes, ignored)
+    samples[0].gt_instances = samples[0].gt_instances[:0]
+    samples[1].gt_instances = samples[1].gt_instances[:1]
+    samples[1].gt_instances.bboxes = torch.tensor([[30.0, 20, 48, 32]])
+    _, out = MixUpCopyBlend(margin=(0, 0)).copy_blend(images, samples, 0.5)
+    (place,) = out[0].gt_instances.bboxes.tolist()
+    corner = [place[0], place[1], place[0] + 10, place[1] + 10]
+    assert out[0].ignored_instances.bboxes.tolist() == [corner]
+    assert len(out[1].ignored_instances) == 2
+    assert torch.equal(out[1].ignored_instances.bboxes[:1], ignored)
 
 
 def test_no_object_to_copy() -> None:

@@ -89,7 +89,8 @@ class MixUpCopyBlend(nn.Module):
     objects of both, beta uniform in ``ratio`` and the same for a batch. If it is not applied,
     CopyBlend puts up to ``num_objects`` objects of the batch at random places of each image, not of
     its padding, by the same sum over their boxes and a margin. The source chooses objects by the
-    area of the annotation in the original image; here it is the area of the box in the batch.
+    area of the annotation in the original image; here it is the area of the box in the batch. What
+    is ignored in the other image is ignored in the blended one, which the source does not.
 
     Args:
         mixup_epochs, copyblend_epochs: the stages in which each is tried.
@@ -141,8 +142,10 @@ class MixUpCopyBlend(nn.Module):
         size = images.shape[2], images.shape[3]
         pool = self.pool_of(samples, size)
         blended = images.clone()
+        ignored = [*map(ignored_boxes, samples)]
         for index, sample in enumerate(samples):
             copies = [sample.gt_instances]
+            skipped = [ignored[index]]
             rows, columns = sample.img_shape[:2]  # no padding
             fitting = [x for x in pool if x.width <= columns and x.height <= rows]
             for item in random.sample(fitting, min(self.num_objects, len(fitting))):
@@ -153,10 +156,12 @@ class MixUpCopyBlend(nn.Module):
                 copied.bboxes = item.instance.bboxes.new_tensor([place])
                 copies.append(copied)
                 box, place = self.with_margin(item.box, place, size)
+                skipped.append(moved_boxes(ignored[item.image], box, place))
                 patch = images[item.image, :, box[1] : box[3], box[0] : box[2]]
                 target = blended[index, :, place[1] : place[3], place[0] : place[2]]
                 target.mul_(beta).add_(patch, alpha=1 - beta)
             sample.gt_instances = InstanceData.cat(copies)
+            sample.ignored_instances = InstanceData(bboxes=torch.cat(skipped))
         return blended, samples
 
     def pool_of(self, samples: Samples, size: tuple[int, int]) -> list[PoolObject]:
@@ -202,9 +207,27 @@ def mix_up(images: Tensor, samples: Samples, beta: float) -> tuple[Tensor, Sampl
     """Each image blended with the one before it in the batch, and the objects of both."""
     mixed = torch.lerp(images.roll(1, 0), images, beta)
     given = [sample.gt_instances for sample in samples]
+    ignored = [*map(ignored_boxes, samples)]
     for index, sample in enumerate(samples):
         sample.gt_instances = InstanceData.cat([given[index], given[index - 1]])
+        both = torch.cat([ignored[index], ignored[index - 1]])
+        sample.ignored_instances = InstanceData(bboxes=both)
     return mixed, samples
+
+
+def ignored_boxes(sample: DetDataSample) -> Tensor:
+    """The boxes [N, 4] of what a sample ignores."""
+    found = sample.get('ignored_instances')
+    return sample.gt_instances.bboxes[:0] if found is None else found.bboxes
+
+
+def moved_boxes(boxes: Tensor, patch: Box, place: Box) -> Tensor:
+    """The parts of boxes [N, 4] that are in a patch, where the patch is copied to."""
+    left, top, right, bottom = patch
+    near = boxes.new_tensor([left, top] * 2)
+    inside = boxes.clamp(near, boxes.new_tensor([right, bottom] * 2))
+    inside = inside[(inside[:, 2:] > inside[:, :2]).all(1)]
+    return inside - near + boxes.new_tensor(place[:2] * 2)
 
 
 @MODELS.register_module()

@@ -23,7 +23,8 @@ class RandomIoUCrop(BaseTransform):
 
     As torchvision's class of that name: objects belong to a crop if their centres lie in it, and
     the best IoU of these has to reach the threshold; with a threshold of 1 or more the image stays
-    whole. mmdet's ``MinIoURandomCrop`` asks it of the worst IoU of all objects instead.
+    whole. mmdet's ``MinIoURandomCrop`` asks it of the worst IoU of all objects instead. Ignored
+    objects choose no crop, and are kept where any part of them is in it.
 
     Args:
         min_ious: the thresholds that one is drawn from, one of 1 or more, so that drawing ends.
@@ -43,6 +44,8 @@ class RandomIoUCrop(BaseTransform):
             return results
         height, width = results['img'].shape[:2]
         boxes = results['gt_bboxes'].tensor
+        if 'gt_ignore_flags' in results:
+            boxes = boxes[results['gt_ignore_flags'] == 0]
         while True:
             least = random.choice(self.min_ious)
             if least >= 1:
@@ -77,12 +80,19 @@ def centres_within(boxes: Tensor, crop: Crop) -> Tensor:
 
 
 def crop_objects(results: dict, crop: Crop) -> dict:
-    """Crop the image, its objects and their masks; objects with centres outside are left out."""
+    """Crop the image, its objects and their masks.
+
+    Objects with centres outside are left out, ignored ones that are wholly outside.
+    """
     left, top, right, bottom = crop
     image = results['img'][top:bottom, left:right]
     results['img'] = image
     results['img_shape'] = image.shape[:2]
-    keep = centres_within(results['gt_bboxes'].tensor, crop).numpy()
+    corners = results['gt_bboxes'].tensor
+    keep = centres_within(corners, crop).numpy()
+    if 'gt_ignore_flags' in results:
+        overlaps = bbox_overlaps(corners, corners.new_tensor([crop]))[:, 0] > 0
+        keep |= overlaps.numpy() & (results['gt_ignore_flags'] > 0)
     boxes = results['gt_bboxes'][keep]
     boxes.translate_([-left, -top])
     boxes.clip_(image.shape[:2])

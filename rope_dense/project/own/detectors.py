@@ -45,6 +45,8 @@ SHORT_RUN = 20_000  # images, each as often as it is trained on
 SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
 # Queries: with the published 100 a step on a CPU takes 1.4 times as long.
 RANDOM_DENOISING = 20
+# Of an anchor or proposal in an ignored object, which is no background then.
+IGNORED_SHARE = 0.5
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
 META_KEYS = ('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor')
 
@@ -132,7 +134,13 @@ def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
         # DOTA's metric takes objects from the data set.
         if 'ann_file' in cfg[evaluator]:
             cfg[evaluator]['ann_file'] = data.files['val']['ann_file']
-    fit.set_everywhere(cfg['model'], 'num_classes', len(data.classes))
+    model = cfg['model']
+    fit.set_everywhere(model, 'num_classes', len(data.classes))
+    for _, part in nodes(model):
+        if 'ignore_iof_thr' in part:  # of Mask R-CNN
+            part.update(type='IgnoringAssigner', ignore_iof_thr=IGNORED_SHARE)
+    if 'bbox_head' in model:  # of DINO and DEIM
+        model['bbox_head']['skip_ignored'] = True
 
 
 def realtime_config(

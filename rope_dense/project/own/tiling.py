@@ -12,14 +12,11 @@ from mmengine.registry import DefaultScope
 from ...utils.config_parts import nodes
 from . import data as own_data
 from .augment import kind
-from .fit import set_everywhere
 from .settings import DEEP_TILES, Own, OwnObjects
 
 MODULES = ('rope_dense.data.tiles.dataset', 'rope_dense.data.tiles.evaluation')
 # The data sets of tasks without objects.
 MAPS = dict(depth='ImageDepthDataset', semantic='ImageMaskDataset')
-# Of an anchor or proposal in an ignored object, which is no background then.
-IGNORED_SHARE = 0.5
 
 
 def tiles_of(own: Own) -> dict[str, Any]:
@@ -107,9 +104,6 @@ def set_tiles(cfg: dict, own: Own) -> None:
             continue
         metrics = [cfg[f'{name}_evaluator']]
         cfg[f'{name}_evaluator'] = dict(type='TiledEvaluator', metrics=metrics)
-    set_everywhere(cfg['model'], 'ignore_iof_thr', IGNORED_SHARE)  # of Mask R-CNN
-    if 'bbox_head' in cfg['model']:  # of DINO and DEIM
-        cfg['model']['bbox_head']['skip_ignored'] = True
     for name in ('tta_model', 'tta_pipeline'):  # views of tiles are not joined
         cfg.pop(name, None)
     cfg['custom_imports']['imports'] += MODULES
