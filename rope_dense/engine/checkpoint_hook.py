@@ -204,6 +204,9 @@ def is_empty(result: object) -> bool:
     return isinstance(result, Real) and (math.isnan(result) or result == -1)
 
 
+NOISE = 0.01  # of a metric up to 1: less is no reason to return to a checkpoint
+
+
 @HOOKS.register_module()
 class BestRestartHook(Hook):
     """Loads the best checkpoint so far at the beginning of an epoch.
@@ -212,9 +215,9 @@ class BestRestartHook(Hook):
     and schedule continue. DEIMv2 and EdgeCrafter begin their epochs without augmentation so. They
     also restore the state of the optimizer, which mmengine does not save with the best weights; and
     DEIMv2 returns to the best after each of these epochs that is no better, with a decay of the
-    average that is smaller by 0.0001, which this hook does not. Without ``save_best``, or
-    without a validation before, it says so and changes nothing. Checked in
-    tests/engine/test_dense_schedule.py.
+    average that is smaller by 0.0001, which this hook does not. Without ``save_best``, without a
+    validation before, or with a best value below ``NOISE``, as of masks that have not begun to be
+    learned, it says so and changes nothing. Checked in tests/engine/test_dense_schedule.py.
 
     Args:
         epoch: counted from 0.
@@ -231,18 +234,26 @@ class BestRestartHook(Hook):
         if runner.iter != self.epoch * epoch_length(runner.train_dataloader):
             return
         barrier()  # the first process may still be writing it
-        best = runner.message_hub.runtime_info.get('best_ckpt')
+        info = runner.message_hub.runtime_info
+        best = info.get('best_ckpt')
+        epoch = f'epoch {self.epoch + 1}'  # as in the lines of the log
+        reason = ''
         if best is None or not Path(best).is_file():
+            reason = (
+                'there is no best checkpoint (default_hooks.checkpoint.save_best, and a validation '
+                'before)'
+            )
+        elif info['best_score'] < NOISE:
+            reason = f'the best value, {info["best_score"]:.4f}, may be chance'
+        if reason:
             print_log(
-                f'epoch {self.epoch} continues with the weights of the last iteration: there is no '
-                'best checkpoint (default_hooks.checkpoint.save_best, and a validation before)',
+                f'{epoch} continues with the weights of the last iteration: {reason}',
                 logger='current',
                 level=logging.WARNING,
             )
             return
         restart_from(runner, best)
-        text = f'epoch {self.epoch} begins with the weights of {best}'
-        print_log(text, logger='current')
+        print_log(f'{epoch} begins with the weights of {best}', logger='current')
 
 
 def restart_from(runner: Runner, path: str) -> None:

@@ -179,12 +179,23 @@ def seen_equal(first: Watch, second: Watch, iteration: int) -> bool:
     return all(torch.equal(*pair) for pair in pairs)
 
 
-@pytest.mark.parametrize('settings', [{}, dict(save_best=None)], ids=['best', 'none'])
-def test_a_restart_where_it_is_changes_nothing(settings: dict, tmp_path: Path) -> None:
-    """The best is that of the last iteration, or there is none."""
-    plain = trained(tmp_path / 'plain', **settings)
+@pytest.mark.parametrize(
+    'name, said, settings',
+    [
+        ('last', 'epoch 3 begins with the weights of', {}),
+        ('none', 'there is no best checkpoint', dict(save_best=None)),
+        ('low', 'best value, 0.0010, may be chance', dict(scores=(0.001, 0.0, 0.0))),
+    ],
+)
+def test_a_restart_where_it_is_changes_nothing(
+    name: str, said: str, settings: dict, tmp_path: Path
+) -> None:
+    """The best is that of the last iteration, or there is none, or none but by chance."""
+    plain = trained(tmp_path / f'{name}_plain', **settings)
     torch.manual_seed(0)
-    restarted = trained(tmp_path / 'restarted', BestRestartHook(2), **settings)
+    restarted = trained(tmp_path / name, BestRestartHook(2), **settings)
+    (log,) = (tmp_path / name).glob('*/*.log')
+    assert said in log.read_text()
     assert seen_equal(plain, restarted, 8) and seen_equal(plain, restarted, 11)
 
 
