@@ -11,6 +11,7 @@ from .labels.places import SPLITS
 Colour = tuple[int, int, int]  # red, green, blue
 ClassNumbers = tuple[tuple[str, ...], list[int]]  # names, and their numbers in masks
 CLASSES_FILE, CLASS_NUMBERS = 'classes.txt', '_classes.csv'
+COLOUR_LIST = 'labelmap.txt'  # CVAT's, beside its masks
 IGNORED = 255  # label of pixels that are neither trained nor evaluated
 COLOUR_CODE = re.compile(r'(.*?\S)\s+#([0-9a-fA-F]{6})')  # road #804080
 # road 128 64 128, and road:128,64,128:: of CVAT's labelmap.txt
@@ -55,10 +56,15 @@ def read_classes(path: Path) -> tuple[tuple[str, ...], list[Colour]]:
 
 def classes_file(root: Path) -> Path:
     """The list of the classes of masks, as labelme2voc or CVAT calls it where no classes.txt is."""
-    for name in (CLASSES_FILE, 'class_names.txt', 'labelmap.txt'):
+    for name in (CLASSES_FILE, 'class_names.txt', COLOUR_LIST):
         if (root / name).is_file():
             return root / name
     return root / CLASSES_FILE
+
+
+def lists_classes(root: Path) -> bool:
+    """Return whether a folder of masks says its classes and their numbers."""
+    return classes_file(root).is_file() or find_class_numbers(root) is not None
 
 
 def split_colour(line: str) -> tuple[str, Colour | None]:

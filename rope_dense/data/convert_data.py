@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..utils.results import Results
-from .classes import CLASSES_FILE, read_classes
+from .classes import CLASSES_FILE, COLOUR_LIST, read_classes
 from .labels.canonical import write_splits
 from .labels.files import read_numbered_lines
 from .labels.folders import FORMATS
@@ -179,6 +179,11 @@ def convert_colours(
 ) -> None:
     """Write masks of class numbers, and classes.txt where none names the colours."""
     listing = out / CLASSES_FILE
+    for folder in (source, source.parent):
+        file = folder / COLOUR_LIST
+        if classes is None and file.is_file():
+            classes = file
+            print(f'{file}: the classes and their colours')
     if classes is None and listing.exists():
         raise ValueError(f'{listing} exists: give it with --classes')
     colours = read_classes(classes)[1] if classes else read_colours(source)

@@ -10,13 +10,12 @@ import numpy as np
 from ..utils.progress import progress
 from .images.band_files import ARRAY
 from .images.headers import read_header
+from .labels.objects import MOST_LEFT_OUT
 from .labels.splits import WORDS
 from .map_files import Pair, check_header, why_unread
 
 # Of the largest depth that is predicted; a smaller median has another unit.
 LEAST_SHARE = 0.01
-# More than a tenth of the maps of another unit, or without a known depth, are refused.
-MANY = 10
 REPEATED = 0.02  # of the depths that are the largest, from which on it is said
 SAMPLED = 2**22  # depths of a split, of which the median is taken
 
@@ -96,12 +95,12 @@ def survey_depths(
             medians[str(path)] = median
         step = max(1, depths.size * len(pairs) // SAMPLED)
         known.append(depths[::step])
-    if len(empty) * MANY > len(pairs):
+    if len(empty) > MOST_LEFT_OUT * len(pairs):
         raise ValueError(
             f'{empty[0]} has no known depth: all its numbers are 0 or less, or not finite '
             f'({len(empty)} of {len(pairs)} maps)'
         )
-    if len(medians) * MANY > len(pairs):
+    if len(medians) > MOST_LEFT_OUT * len(pairs):
         first, median = next(iter(medians.items()))
         raise ValueError(
             f'{first} has a median depth of {median:.4g} m, and max_depth is {max_depth:g} m '

@@ -15,9 +15,10 @@ from .classes import CLASSES_FILE, IGNORED, Colour, distinct_colour
 from .images.headers import read_header
 from .labels.inventory import Inventory, list_files, suffixes_in
 from .labels.maps import MASKS
-from .labels.objects import Report
+from .labels.objects import MOST_LEFT_OUT, Report
 from .labels.pairs import pairs_in
 
+TRANSPARENT = -1  # in place of the number of a colour, which nobody sees
 COLOURS = replace(MASKS, words=(*MASKS.others, *MASKS.words), others=())
 
 
@@ -33,6 +34,7 @@ def read_colours(masks: Path) -> list[Colour]:
                 'class (no jpeg, no smoothing). Name the colours of the classes with --classes, '
                 'and others are ignored'
             )
+    del counts[TRANSPARENT]
     codes = [code for code, _ in counts.most_common()]
     return [(code >> 16, code >> 8 & 255, code & 255) for code in codes]
 
@@ -55,10 +57,12 @@ def read_colour_codes(path: Path) -> np.ndarray:
         with Image.open(path) as image:
             if image.mode.startswith(('I', 'F')):
                 raise ValueError(f'{path} has numbers of more than 8 bits, no colours')
-            pixels = np.asarray(image.convert('RGB')).astype(np.int32)
+            pixels = np.asarray(image.convert('RGBA')).astype(np.int32)
     except (OSError, SyntaxError) as error:
         raise ValueError(f'{path} cannot be read as an image ({error})') from error
-    return pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]
+    codes = pixels[..., 0] << 16 | pixels[..., 1] << 8 | pixels[..., 2]
+    codes[pixels[..., 3] == 0] = TRANSPARENT
+    return codes
 
 
 def convert_masks(
@@ -70,8 +74,9 @@ def convert_masks(
     """Write masks of class numbers, png with the colours as palette; other colours become 255.
 
     Sizes and names are compared with images in a folder, if it is given. Returns the number of
-    masks, and what is unusual. FileExistsError for a file that is there already, ValueError for a
-    mask without the colour of any class; none is written then.
+    masks, and what is unusual. FileExistsError for a file that is there already, ValueError for
+    masks without the colour of any class, or in which more than ``MOST_LEFT_OUT`` of the pixels
+    have none; nothing is written then.
     """
     report = Report()
     targets: dict[Path, Path] = {}
@@ -87,6 +92,9 @@ def convert_masks(
     codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
     check_codes(codes, [*targets.values()], masks)
     picture_of = matched_images(masks, images, report) if images else {}
+    odd = []
+    lost = Counter[int]()
+    total = 0
     with (
         Results(out, 'convert-data', is_flushed=False) as results,
         results.fresh() as fresh,
@@ -96,8 +104,11 @@ def convert_masks(
             labels = np.full(given.shape, IGNORED, np.uint8)
             for number, code in enumerate(codes):
                 labels[given == code] = number
-            if (labels == IGNORED).any():
-                report.note(f'mask with colours of no class (now {IGNORED})', path.name)
+            others = np.unique(given[labels == IGNORED], return_counts=True)
+            lost.update(dict(zip(*map(np.ndarray.tolist, others), strict=True)))
+            total += given.size
+            if len(others[0]):
+                odd.append(path.name)
             if path in picture_of:
                 shown = read_header(picture_of[path])
                 if (shown.height, shown.width) != labels.shape:
@@ -105,7 +116,29 @@ def convert_masks(
             file = fresh / target.relative_to(out)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_labels(labels, file, colours)
+        share = f'{lost.total() / total:.2%} of the pixels'
+        most = colour_text(lost, codes)
+        if lost.total() > MOST_LEFT_OUT * total:
+            raise ValueError(
+                f'{masks}: {share} have a colour of no class, most are {most}: give each colour '
+                f'a name in {CLASSES_FILE} (own.void leaves a class out), or mend the masks'
+            )
+    kind = f'mask with colours of no class (now {IGNORED}; {share}, most are {most})'
+    for name in odd:
+        report.note(kind, name)
     return len(targets), report
+
+
+def colour_text(counts: Counter[int], codes: Sequence[int]) -> str:
+    """The colour of most pixels, and whether that is one of ``codes`` in another order."""
+    ((code, _),) = counts.most_common(1) or [(TRANSPARENT, 0)]
+    if code == TRANSPARENT:
+        return 'transparent'
+    text = f'#{code:06x}'
+    swapped = int.from_bytes(code.to_bytes(3, 'big'), 'little')
+    if swapped in codes:
+        text += f' (a class is #{swapped:06x}: were the masks saved as BGR?)'
+    return text
 
 
 def check_codes(codes: Sequence[int], files: Sequence[Path], masks: Path) -> None:
@@ -116,11 +149,12 @@ def check_codes(codes: Sequence[int], files: Sequence[Path], masks: Path) -> Non
         if codes.index(code) < number:
             raise ValueError(f'two classes have the colour #{code:06x}')
     if not any(np.isin(read_colour_codes(path), codes).any() for path in files):
-        found = np.unique(read_colour_codes(files[0]))[:3].tolist()
-        some = ', '.join(f'#{code:06x}' for code in found)
+        found, counts = np.unique(read_colour_codes(files[0]), return_counts=True)
+        most = Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))
         raise ValueError(
-            f'{masks}: no mask contains the colour of any class; {files[0].name} has {some} ... '
-            f'(a line of {CLASSES_FILE} is a name and its colour: road #804080)'
+            f'{masks}: no mask contains the colour of any class; {files[0].name} is mostly '
+            f'{colour_text(most, codes)} (a line of {CLASSES_FILE} is a name and its colour: '
+            'road #804080)'
         )
 
 

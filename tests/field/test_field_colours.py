@@ -10,7 +10,8 @@ from PIL import Image
 
 from helpers.field import image, mask, write
 from rope_dense.data.classes import distinct_colour, read_classes
-from rope_dense.data.mask_colours import convert_masks
+from rope_dense.data.convert_data import convert_data
+from rope_dense.data.mask_colours import convert_masks, read_colours
 from rope_dense.data.mask_labels import read_mask
 
 ROAD, SKY = (128, 64, 128), (70, 130, 180)
@@ -78,7 +79,9 @@ def test_colours_become_numbers(tmp_path: Path) -> None:
     image(tmp_path / 'images/c.jpg', (2, 4))
     image(tmp_path / 'images/alone.jpg')
     mask(tmp_path / 'masks/a_gtFine_color.png', colours(ROAD, SKY)[:, :2])
-    mask(tmp_path / 'masks/b.png', colours(SKY, (1, 2, 3)))
+    odd = colours(SKY, SKY)
+    odd[1, 3] = (1, 2, 3)
+    mask(tmp_path / 'masks/b.png', odd)
     Image.fromarray(colours(ROAD, SKY)).convert('RGBA').save(tmp_path / 'masks/c.tif')
     mask(tmp_path / 'masks/d.png', colours(ROAD, SKY))
     write(tmp_path / 'masks/._a.png', 'x')  # B10
@@ -89,22 +92,56 @@ def test_colours_become_numbers(tmp_path: Path) -> None:
         [0] * 4,
         [1] * 4,
     ]
-    assert read_mask(tmp_path / 'out/b.png').stored.tolist() == [[1] * 4, [255] * 4]
+    assert read_mask(tmp_path / 'out/b.png').stored.tolist() == [
+        [1] * 4,
+        [1, 1, 1, 255],
+    ]
     assert report.lines() == [
         '1 x mask without an image of its name: d.png',
         '1 x image without a mask: alone.jpg',
         '1 x mask of another size than its image: a_gtFine_color.png',
-        '1 x mask with colours of no class (now 255): b.png',
+        '1 x mask with colours of no class (now 255; 3.57% of the pixels, most are #010203): b.png',
     ]
 
 
+def test_transparent_pixels_have_no_colour(tmp_path: Path) -> None:
+    pixels = np.dstack([np.full((4, 5, 3), ROAD), np.full((4, 5), 255)])
+    pixels[0, 0, 3] = 0
+    mask(tmp_path / 'masks/a.png', pixels.astype(np.uint8))
+    _, report = convert_masks(tmp_path / 'masks', tmp_path / 'out', [ROAD], None)
+    assert read_mask(tmp_path / 'out/a.png').stored[0, :2].tolist() == [255, 0]
+    assert '5.00% of the pixels, most are transparent)' in report.lines()[0]
+    assert read_colours(tmp_path / 'masks') == [ROAD]
+
+
+def test_classes_of_cvat_are_beside_its_masks(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    write(tmp_path / 'labelmap.txt', LISTS["CVAT's labelmap.txt"])
+    mask(tmp_path / 'SegmentationClass/a.png', colours(SKY, ROAD))
+    convert_data('colours', tmp_path / 'SegmentationClass', tmp_path / 'masks')
+    assert f'{tmp_path / "labelmap.txt"}: the classes' in capsys.readouterr().out
+    assert read_mask(tmp_path / 'masks/a.png').numbers == [0, 1]
+    assert not (tmp_path / 'masks/classes.txt').exists()
+
+
 REFUSED = {
+    'half without a class': (
+        ('a.png',),
+        [SKY],
+        r'masks: 50\.00% of the pixels have a colour of no class, most are #804080: give',
+    ),
+    'the order of OpenCV': (
+        ('a.png',),
+        [ROAD, SKY[::-1]],
+        r'50\.00% .*most are #4682b4 \(a class is #b48246: were the masks saved as BGR',
+    ),
     'two masks of one name': (('a.png', 'a.tif'), [ROAD], 'would both become a.png'),
     'a colour twice': (('a.png',), [ROAD, ROAD], 'two classes have the colour #804080'),
     'no such colour': (
         ('a.png',),
         [(1, 1, 1)],
-        r'no mask contains .*; a\.png has #468.*#804080',
+        r'no mask contains .*; a\.png is mostly #4682b4 \(.*#804080',
     ),
     'jpeg': (
         ('a.jpg',),

@@ -26,12 +26,11 @@ from .files import class_name
 from .inventory import Inventory
 from .kept import write_if_changed
 from .label_folder import LabelFolder, Split
-from .objects import Labelled, Report
-from .splits import WORDS, copies_in
+from .objects import MOST_LEFT_OUT, Labelled, Report
+from .splits import WORDS, copies_in, split_word, unused_tests
 
 MOST_CUT = 0.5  # share of objects that leave their image
 LEAST_CUT = 4  # number of them
-MOST_LEFT_OUT = 0.1  # of a split's objects, without own.partial=True
 # Of a split's images, where each may have a label file; else as before.
 LEAST_WITH_FILE = 0.1
 CATEGORY = re.compile(r'(?<="category_id": )(\d+)')
@@ -128,6 +127,8 @@ def write_splits(
         listed, _ = folder.format.read(first, None, Report())
     names = dict.fromkeys(map(class_name, listed))  # of the labels
     given = None if classes is None else tuple(dict.fromkeys(map(class_name, classes)))
+    if given and first.inventory.asked:  # a class of a run may have no object here
+        names |= dict.fromkeys(given)
     chosen = chosen_classes(given, [*names], first.source) if listed else given or ()
     numbers = {name: number for number, name in enumerate(chosen, start=1)}
     unchosen = {*names} - {*chosen}
@@ -184,6 +185,8 @@ def write_splits(
         )
     note_whole(total, first, chosen, oriented)
     note_classes(total, files, numbers)
+    for name in sorted(unchosen) if first.inventory.asked else ():
+        total.note('class that the run does not have (not evaluated)', name)
     return dict(splits=splits, text=report_text(folder, splits, total))
 
 
@@ -308,9 +311,11 @@ def report_text(
     report: Report,
 ) -> str:
     """The report: a line on the data set, and one for each kind of what is unusual."""
-    counts = ' and '.join(
-        f'{of["num_images"]} {WORDS[split]} images' for split, of in splits.items()
-    )
+    numbers = []
+    for split, of in splits.items():
+        word = split_word(split, folder.splits[split])
+        numbers.append(f'{of["num_images"]} {word} images')
+    counts = ' and '.join(numbers)
     objects = ' and '.join(str(values['num_objects']) for values in splits.values())
     lines = [
         f'{folder.format.title}, {counts}, by {folder.split_by}; {objects} objects'
@@ -320,8 +325,10 @@ def report_text(
         if empty:
             lines[0] += f'; {empty} training images have no object'
     if len(splits) == len(WORDS):
+        train = splits['train']['files']
         val = splits['val']['files']
-        same = copies_in(splits['train']['files'], val)
+        lines += unused_tests(folder.splits['val'].inventory, {*train, *val})
+        same = copies_in(train, val)
         if same:
             lines.append(
                 f'{len(same)} of {len(val)} validation images are training images, too, '

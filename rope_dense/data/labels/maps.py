@@ -11,12 +11,13 @@ from typing import Any, NoReturn
 
 from ...utils.configs import DOCS
 from ...utils.disk import atomic_write_text
+from .evaluated import evaluated
 from .files import IMAGE_SUFFIXES
 from .foreign import foreign_form
 from .inventory import Inventory
 from .kept import write_if_changed
 from .label_folder import Split
-from .objects import EXAMPLES, Report
+from .objects import EXAMPLES, MOST_LEFT_OUT, Report
 from .pairs import find_pairs, pairs_in
 from .places import SPLITS, FileKind, stem_without
 from .splits import (
@@ -26,9 +27,10 @@ from .splits import (
     make_split,
     split_files,
     split_pairs_by_hash,
+    split_word,
+    unused_tests,
 )
 
-MISSING_PART = 10  # not more than a tenth of the images may lack a map
 UNREAD = ('.jpg', '.jpeg', '.webp', '.npy')  # of maps, unless a kind has them
 PLACES = 8  # folders that are named where no layout is recognised
 IMAGES = 'images?|imgs?|jpegimages|leftimg8bit|image_2|input'
@@ -81,7 +83,7 @@ class MapFolder:
     """Images and their maps in a folder."""
 
     kind: FileKind
-    # 'train' and 'val'; the ``pairs`` of their files have the image of each map.
+    # 'train' and 'val', or 'val' alone; the ``pairs`` of their files have the image of each map.
     splits: Mapping[str, Split]
     split_by: str  # what says which image is in which split, in words
 
@@ -126,10 +128,14 @@ def write_pair_lists(
         text = report_text(folder, inventory, report)
         return dict(images=images, text=text, survey=survey(pairs))
 
-    find = partial(find_maps, kind=kind, given=given)
+    def find(inventory: Inventory) -> MapFolder:
+        return evaluated(inventory, partial(find_maps, kind=kind, given=given))
+
     about = (kind.title, dict(given), settings)
     target, summary = write_if_changed(inventory, out, about, find, write)
-    files = {split: str((target / f'{split}.json').absolute()) for split in SPLITS}
+    files = {}
+    for split in summary['images']:
+        files[split] = str((target / f'{split}.json').absolute())
     return MapFiles(files, state=target.name, **summary)
 
 
@@ -202,7 +208,7 @@ def check_missing_maps(split: Split, kind: FileKind, inventory: Inventory) -> No
     missing = [*files.absent]
     missing += [relative_path(path, split.images) for path in files.unlabelled]
     count = len(files.pairs) + len(missing)
-    if len(missing) * MISSING_PART <= count and files.pairs:
+    if len(missing) <= MOST_LEFT_OUT * count and files.pairs:
         return
     refuse_lossy(inventory, split.source, kind)
     names = f': {", ".join(missing[:EXAMPLES])}' if missing else ''
@@ -272,25 +278,28 @@ def report_text(folder: MapFolder, inventory: Inventory, report: Report) -> str:
     used: set[Path] = set()
     orphans: set[Path] = set()
     labelled = []
-    for split in splits.values():
+    numbers = []
+    for name, split in splits.items():
         files = split.files
         for note, place in files.notes:
             report.note(note, place)
-        for name in files.absent:
+        for path in files.absent:
             note = 'image that a list names and that is not there (left out)'
-            report.note(note, name)
+            report.note(note, path)
         for image in files.unlabelled:
             report.note(f'image without {kind.what} (left out)', image.name)
         labelled.append({*files.pairs.values()})
+        numbers.append(f'{len(labelled[-1])} {split_word(name, split)}')
         used.update(files.pairs)
         orphans.update(files.orphans)
     for file in sorted(orphans - used):
         report.note(f'{kind.noun} without an image (left out)', file.name)
-    train, val = labelled
-    for image in copies_in(train, val):
+    for image in copies_in(*labelled) if len(labelled) > 1 else ():
         report.note('validation image that is a training image, too', image.name)
-    images = relative_path(splits['train'].images, inventory.root)
-    maps = relative_path(splits['train'].source, inventory.root)
-    numbers = f'{len(train)} training and {len(val)} validation images'
-    text = f'{kind.plural}, {numbers}, by {folder.split_by} ({images} with {maps})'
-    return '\n'.join([text, *report.lines()])
+    first = next(iter(splits.values()))
+    images = relative_path(first.images, inventory.root)
+    maps = relative_path(first.source, inventory.root)
+    counts = f'{" and ".join(numbers)} images'
+    text = f'{kind.plural}, {counts}, by {folder.split_by} ({images} with {maps})'
+    lines = [text, *unused_tests(inventory, set().union(*labelled), kind)]
+    return '\n'.join([*lines, *report.lines()])

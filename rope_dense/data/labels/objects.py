@@ -18,6 +18,8 @@ Box = tuple[float, float, float, float]
 # Polygons, or run lengths {'size': [h, w], 'counts'}.
 Outline = list[list[float]] | dict[str, Any]
 EXAMPLES = 3  # of a kind are named
+# Of a split's objects, maps or pixels; what loses more is refused.
+MOST_LEFT_OUT = 0.1
 # Controls, halves of a pair of UTF-16, and marks of direction, which change a terminal or a file.
 UNSEEN = re.compile(
     '[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]'
