@@ -113,6 +113,16 @@ def add_config(parser: ToolParser) -> None:
     add_cfg_options(parser)
 
 
+def add_split(parser: ToolParser) -> None:
+    """Add --split of the commands that evaluate."""
+    parser.add_argument(
+        '--split',
+        choices=['train', 'val', 'test'],
+        help='runs on own data: the images to evaluate (val; of another --data all that have '
+        'labels)',
+    )
+
+
 def add_model(parser: ToolParser) -> None:
     """Add a config and its checkpoint, or in place of both a run or a model of the hub."""
     parser.add_argument(

@@ -14,7 +14,14 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_config, add_model, add_sizes, values
+from .arguments import (
+    ToolParser,
+    add_config,
+    add_model,
+    add_sizes,
+    add_split,
+    values,
+)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -52,6 +59,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_number(
         '--seed', 'of images and bootstrap (%(default)s)', least=0, default=0
     )
+    add_split(parser)
     add_config(parser)
     return parser.parse(argv)
 

@@ -20,6 +20,7 @@ from .arguments import (
     add_common,
     add_model,
     add_sizes,
+    add_split,
     add_sweep_arguments,
     values,
 )
@@ -37,6 +38,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         help='crops of a segmentor that slides: keep them at every size (the backbone then never '
         'sees a larger map), scale them with the images, or test whole images (%(default)s)',
     )
+    add_split(parser)
     add_common(parser)
     return parser.parse(argv)
 

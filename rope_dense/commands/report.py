@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..project.find import find_files
 from ..utils.errors import UsageError
-from .arguments import ToolParser, add_device, values
+from .arguments import ToolParser, add_device, add_split, values
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -38,6 +38,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--data-root', '--data', metavar='DIR', help='folder that holds the data'
     )
+    add_split(parser)
     add_device(parser)
     args = parser.parse(argv)
     if bool(args.compare) == bool(args.config):

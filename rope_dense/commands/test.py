@@ -1,6 +1,9 @@
 """Evaluate a checkpoint of a detector or a segmentor.
 
 Examples:
+    rope-dense test work_dirs/cats                    # its validation images
+    rope-dense test work_dirs/cats --split test       # test/ of its data
+    rope-dense test work_dirs/cats --data OTHER       # all labelled images of a folder
     rope-dense test configs/dino_vitdet_rope_mixed.py work_dirs/a/iter_90000.pth
     rope-dense test configs/upernet_vit_rope_mixed.py iter_160000.pth --tta --out labels
 """
@@ -8,7 +11,14 @@ Examples:
 import argparse
 from collections.abc import Sequence
 
-from .arguments import ToolParser, add_common, add_compile, add_model, values
+from .arguments import (
+    ToolParser,
+    add_common,
+    add_compile,
+    add_model,
+    add_split,
+    values,
+)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -22,6 +32,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_switch('--tta', "test-time augmentation by the config's tta_pipeline")
     add_compile(parser)
+    add_split(parser)
     add_common(parser)
     return parser.parse(argv)
 

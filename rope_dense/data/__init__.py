@@ -3,7 +3,7 @@
 Others import::
 
     classes: CLASSES_FILE, CLASS_NUMBERS, Colour, IGNORED, classes_file,
-        distinct_colour, find_class_numbers, read_classes
+        distinct_colour, find_class_numbers, lists_classes, read_classes
     convert_data: convert_data
     depth_maps: depth_lines, survey_depths
     generated: ShapesSettings, write_shapes
@@ -19,6 +19,7 @@ Others import::
         left_out_text, listed_sources, unreadable_sources
     labels.canonical: check_left_out, write_canonical
     labels.coco_files: load_coco
+    labels.evaluated: ALL, ASKED, evaluated
     labels.folders: find_labels
     labels.foreign: form_by_name
     labels.inventory: Inventory
@@ -27,7 +28,7 @@ Others import::
     labels.maps: DEPTH, MASKS, PairsOf, find_maps, write_pair_lists
     labels.objects: Report, printable_text
     labels.places: FileKind
-    labels.splits: WORDS
+    labels.splits: WORDS, copies_in
     labels.unlabelled: write_picture_list
     loading: FILES, LoadError, NamingPipeline
     mask_colours: write_labels

@@ -56,6 +56,7 @@ def choose_scaling(
     cfg_options: Iterable[str] | Mapping[str, object] = (),
     work_dir: str | None = None,
     data_root: str | None = None,
+    split: str | None = None,
 ) -> dict:
     """Compare settings on a sample of the validation data, and write the config of each size.
 
@@ -64,7 +65,7 @@ def choose_scaling(
     `val_dataloader`, or `test_dataloader` if it has none.
 
     Args:
-        config, checkpoint, cfg_options, work_dir, data_root: see ``find_model``.
+        config, checkpoint, cfg_options, work_dir, data_root, split: see ``find_model``.
         sizes: see ``evaluate_sizes``; by default 1, 1.5 and 2 times the config's.
         scaling, window, tiles: to try beside the config's; by default see ``settings_at``.
         images: number of the images that choose; all of a smaller data set.
@@ -80,7 +81,9 @@ def choose_scaling(
         UsageError, CheckpointError, ValueError: settings, files or data that cannot be used; they
             are checked before anything is written.
     """
-    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
+    cfg, weights = find_model(
+        config, checkpoint, cfg_options, work_dir, data_root, split=split
+    )
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
     tested = with_validation(cfg)

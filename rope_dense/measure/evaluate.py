@@ -42,12 +42,13 @@ def evaluate(
     cfg_options: Iterable[str] | Mapping[str, object] = (),
     work_dir: str | None = None,
     data_root: str | None = None,
+    split: str | None = None,
     launcher: str = 'none',
 ) -> None:
     """Test a model; metrics are printed and logged in the work folder.
 
     Args:
-        config, checkpoint, cfg_options, work_dir, data_root: see ``find_model``.
+        config, checkpoint, cfg_options, work_dir, data_root, split: see ``find_model``.
         out: file or folder of the predictions, see ``saved_predictions``.
         tta: augment test images, see ``enable_tta``.
         compile: compile the backbone's blocks.
@@ -56,7 +57,9 @@ def evaluate(
     Raises:
         UsageError, CheckpointError: settings, files or data that cannot be used.
     """
-    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
+    cfg, weights = find_model(
+        config, checkpoint, cfg_options, work_dir, data_root, split=split
+    )
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
     with building('the config'):

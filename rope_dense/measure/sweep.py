@@ -43,6 +43,7 @@ def evaluate_sizes(
     cfg_options: Iterable[str] | Mapping[str, object] = (),
     work_dir: str | None = None,
     data_root: str | None = None,
+    split: str | None = None,
     launcher: str = 'none',
 ) -> list[ResultRow]:
     """Test a model at many sizes; print a table, write resolutions.json, .csv and .png.
@@ -50,7 +51,7 @@ def evaluate_sizes(
     Results that are in the work folder are reused.
 
     Args:
-        config, checkpoint, cfg_options, work_dir, data_root: see ``find_model``.
+        config, checkpoint, cfg_options, work_dir, data_root, split: see ``find_model``.
         sizes: a shorter side, '640', or height and width, '480x640', in pixels; by default the size
             of the config's test images, which grows with the tiles.
         tiles: sides of tiles in pixels of an image, for a run on tiles; by default the config's.
@@ -70,7 +71,9 @@ def evaluate_sizes(
         UsageError, CheckpointError, ValueError: settings, files or data that cannot be used; they
             are checked before anything is written.
     """
-    cfg, weights = find_model(config, checkpoint, cfg_options, work_dir, data_root)
+    cfg, weights = find_model(
+        config, checkpoint, cfg_options, work_dir, data_root, split=split
+    )
     if weights is None:
         raise UsageError('each of several tasks is evaluated with its own config')
     settings = []

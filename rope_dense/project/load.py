@@ -14,6 +14,7 @@ from pathlib import Path
 from mmengine.config import Config, DictAction
 from mmengine.runner import Runner
 
+from ..data.labels.evaluated import ALL, ASKED
 from ..utils.config_parts import nodes
 from ..utils.disk import is_remote
 from ..utils.errors import UsageError, usage_errors
@@ -51,6 +52,7 @@ def load_config(
     own: Given | None = None,
     derives: bool = False,
     found: Found | None = None,
+    split: str = '',
 ) -> Config:
     """Read the config at `path`, merge `options` into it and set its `work_dir`.
 
@@ -63,6 +65,7 @@ def load_config(
         own: settings of own data by name, as they are; see ``rope_dense.project.own.settings``.
         derives: of a run on own data, other settings derive its config anew; else they are refused.
         found: these settings with the data, where they have been looked up.
+        split: see ``recipes.find_anew``.
 
     Raises:
         UsageError, CheckpointError: the file or an option cannot be used.
@@ -89,7 +92,7 @@ def load_config(
                 raise UsageError(
                     f'--data-root {data_root}, own.data_root={given["data_root"]}: give one of them'
                 )
-        cfg = with_own(cfg, given, derives, found)
+        cfg = with_own(cfg, given, derives, found, split)
     merge_options(cfg, pairs)
     recipes.keep_given(cfg, 'options', pairs)
     for _, node in nodes(cfg._cfg_dict):
@@ -122,6 +125,7 @@ def find_model(
     work_dir: str | None = None,
     data_root: str | None = None,
     needs_head: bool = True,
+    split: str | None = None,
 ) -> tuple[Config, str | None]:
     """The config of a trained model, and its checkpoint; see ``find_files`` and ``load_config``.
 
@@ -130,12 +134,20 @@ def find_model(
 
     Args:
         needs_head: a backbone of configs/own/adapt.py is refused.
+        split: 'train', 'val' or 'test' of a run on own data; by default the validation images of
+            its own, and all that are labelled of another ``data_root``.
 
     Raises:
         UsageError, CheckpointError: a file is missing or cannot be used.
     """
     files = find_files(source, checkpoint)
-    cfg = load_config(files.config, options, work_dir or files.work_dir, data_root)
+    cfg = load_config(
+        files.config,
+        options,
+        work_dir or files.work_dir,
+        data_root,
+        split=split or ('' if data_root is None else ALL),
+    )
     if task_of(cfg) == 'several':
         if files.checkpoint and checkpoint:
             raise UsageError(
@@ -178,18 +190,28 @@ def read_config(path: str) -> Config:
         raise error from None
 
 
-def with_own(cfg: Config, given: Given, derives: bool, found: Found | None) -> Config:
+def with_own(
+    cfg: Config, given: Given, derives: bool, found: Found | None, split: str
+) -> Config:
     """The complete config of own data by settings; another config as it is.
 
     The complete config of an earlier run takes `data_root` only, or others if it ``derives``.
     """
     with usage_errors():
+        if split in ASKED and cfg.get('own', {}).get('task', 'adapt') == 'adapt':
+            raise UsageError(
+                f'--split {split}: of a run on own data with labels; this config names its '
+                'images by test_dataloader (--cfg-options test_dataloader.dataset.ann_file=FILE)'
+            )
         if recipes.is_own_file(cfg):
             return recipes.read_own(cfg, given, found)
         others = [name for name in given if name != 'data_root']
         has_data = recipes.has_own_data(cfg)
-        if has_data and given and not others:
-            recipes.find_anew(cfg, str(given['data_root']))
+        if has_data and not others and (given or split):
+            place = given.get('data_root')
+            is_adapted = cfg.own.task == 'adapt'
+            root = None if place is None else str(place)
+            recipes.find_anew(cfg, root, '' if is_adapted else split)
         elif has_data and others and derives:
             run = cfg
             cfg = recipes.derive_anew(cfg, given, found)

@@ -55,12 +55,13 @@ def report(
     device: str | None = None,
     work_dir: str | None = None,
     data_root: str | None = None,
+    split: str | None = None,
     cfg_options: Iterable[str] | Mapping[str, object] = (),
 ) -> Path:
     """Test a model and write its report; returns its page.
 
     Args:
-        config, checkpoint, work_dir, data_root, cfg_options: see ``find_model``. Logs and
+        config, checkpoint, work_dir, data_root, split, cfg_options: see ``find_model``. Logs and
             resolutions.json of the work folder become part of the report.
         out: folder; by default report, in the work folder.
         device: by default a GPU if there is one.
@@ -78,6 +79,7 @@ def report(
         work_dir,
         data_root,
         False,
+        split,
     )
     if weights is None:
         raise UsageError('report: give the config of one task and its checkpoint')

@@ -284,7 +284,9 @@ def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
     for depth in sorted({*map(len, homes)}):
         found = {}
         for home, given in homes.items():
-            files = best_files(given) if len(home) == depth else {}
+            files = {}
+            if len(home) == depth:
+                files = best_files(given, bool(inventory.asked))
             if files:
                 found[root.joinpath(*home)] = files
         if len(found) > 1:
@@ -304,8 +306,13 @@ def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
     return root, {}
 
 
-def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
-    """The file of each split, or the file '' of both; {} for none. One of training is needed."""
+def best_files(
+    given: Sequence[Candidate], is_evaluation: bool = False
+) -> dict[str, CocoFile]:
+    """The file of each split, or the file '' of both; {} for none. One of training is needed.
+
+    For an evaluation, the only file is of both.
+    """
     found = {}
     for split in SPLITS:
         file = best_file(given, split)
@@ -316,6 +323,8 @@ def best_files(given: Sequence[Candidate]) -> dict[str, CocoFile]:
         if file:
             return {'': file}
         return {}
+    if is_evaluation and 'val' in found:
+        found.setdefault('train', found['val'])
     lacking = 'train'
     if 'train' in found:
         lacking = 'val'

@@ -223,6 +223,9 @@ def split_one(file: CocoFile, part: Split) -> Splits:
             train[found['train']].add(stem)
         else:
             val[found['val']].add(stem)
+    hides = part.inventory.hides
+    for word in filter(hides.search, [*val]) if hides else ():
+        del val[word]
     if not train or not val or others:
         splits, described = split_by_hash(part, stems)
         return splits, described + of_file

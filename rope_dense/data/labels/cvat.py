@@ -76,6 +76,8 @@ def files_in(home: Path, inventory: Inventory) -> dict[str, Split]:
             if file:
                 found[split] = part_of(file, inventory)
                 break
+    if inventory.asked and 'val' in found:
+        found.setdefault('train', found['val'])
     if found and 'train' not in found:
         raise ValueError(
             f'{found["val"].source} has labels for validation, and no train/ beside it has labels'
@@ -146,8 +148,12 @@ def split_one(part: Split) -> LabelFolder:
             folders = picture.stem.lower().split('/')[:-1]
             named = [name for name in folders if name in SPLIT_NAMES]
             subset = named[0] if named else subset
-        subsets[subset].add(picture.stem)
+        hides = part.inventory.hides
+        if not (hides and hides.search(subset)):
+            subsets[subset].add(picture.stem)
     train, val = [next(filter(subsets.get, some), '') for some in SPLITS.values()]
+    if part.inventory.asked:
+        train = train or val
     if val and not train:
         raise ValueError(
             f'{part.source} has a subset {val!r} for validation, and none for training among '

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -35,12 +36,24 @@ class Inventory:
     record below the root names. Links to folders are followed, but for links to a folder above. If
     ``channels`` are files of their own, images are the files of the first; .npy files are images,
     too, with ``arrays``.
+
+    Attributes:
+        asked: the split that an evaluation asks for, see ``evaluated``; '' for a training.
+        hides: folders, and label files, whose names have this are not there.
     """
 
     def __init__(
-        self, root: Path, channels: Sequence[str] = (), *, arrays: bool = False
+        self,
+        root: Path,
+        channels: Sequence[str] = (),
+        *,
+        arrays: bool = False,
+        asked: str = '',
+        hides: re.Pattern[str] | None = None,
     ) -> None:
         self.root = Path(os.path.realpath(root))
+        self.asked = asked
+        self.hides = hides
         self.channels = tuple(channels)
         self.image_suffixes = (*IMAGE_SUFFIXES, ARRAY) if arrays else IMAGE_SUFFIXES
         self.files = dict[str, State]()  # by absolute paths
@@ -60,6 +73,13 @@ class Inventory:
         self.moved = dict[str, bool]()
         time.sleep(TICK)  # so that whatever is written later has other times
         self.include(self.root)
+
+    def without(self, hides: re.Pattern[str]) -> Inventory:
+        """The files of the same folder, but those that the names hide."""
+        arrays = ARRAY in self.image_suffixes
+        return Inventory(
+            self.root, self.channels, arrays=arrays, asked=self.asked, hides=hides
+        )
 
     def include(self, place: Path) -> None:
         """List a folder, or take in a file alone, that is not in the inventory yet."""
@@ -102,6 +122,9 @@ class Inventory:
             except OSError:  # a link to itself, as one to nothing
                 is_folder = is_file = False
             path = os.path.join(folder, entry.name)
+            is_image = entry.name.lower().endswith(self.image_suffixes)
+            if self.hides and not is_image and self.hides.search(entry.name):
+                continue
             if is_folder:
                 names.append(entry.name)
                 self.walk(path, (*above, identity))

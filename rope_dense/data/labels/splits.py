@@ -14,7 +14,7 @@ from typing import NamedTuple
 from .files import read_numbered_lines, without_suffix
 from .inventory import VAL_PART, Images, Inventory
 from .label_folder import Split, SplitFiles
-from .places import SPLITS, FilePairs
+from .places import SPLITS, FileKind, FilePairs
 
 Splits = tuple[dict[str, Split], str]  # and what says which image is in which, in words
 WORDS = {'train': 'training', 'val': 'validation'}
@@ -24,6 +24,7 @@ LISTS = (('trainval', 'test'), *product((*SPLITS['train'], 'trainval'), SPLITS['
 PER_CLASS = re.compile(r'\s+(-1|0|1)$')  # the last word in lists of one class
 COPY = re.compile(r'[.]rf[.]\w+$')  # Roboflow's copies of one photograph: a_jpg.rf.1f3c
 NO_SPLIT = 'label file without an image, in no split'
+TEST = re.compile(r'(?<![a-z0-9])test(?:20\d\d)?(?![a-z0-9])', re.IGNORECASE)
 UNUSED = 'labelled image in no split (neither trained nor evaluated)'
 
 
@@ -113,6 +114,30 @@ def split_by_hash(
     return dict(train=train, val=val), BY_HASH
 
 
+def split_word(split: str, part: Split) -> str:
+    """What the images of a split are called: of an evaluation they are labelled ones."""
+    return 'labelled' if part.inventory.asked else WORDS[split]
+
+
+def unused_tests(
+    inventory: Inventory, used: Collection[Path], kind: FileKind | None = None
+) -> list[str]:
+    """A line on the images in folders for tests, unless they are used; ``kind`` of maps."""
+    count = 0
+    for path, image in inventory.images(inventory.root).by_path.items():
+        folder = os.path.dirname(path)
+        if image in used or not TEST.search(folder):
+            continue
+        words = [kind.word(name) for name in folder.split('/')] if kind else []
+        count += not any(word and word.of_labels for word in words)
+    if not count or inventory.asked:
+        return []
+    return [
+        f'{count} images in test/ are neither trained nor evaluated; if they are labelled, '
+        '`rope-dense test RUN --split test` evaluates them'
+    ]
+
+
 def unlabelled_error(
     folder: Path | str, source: Path | str, what: str = 'labels'
 ) -> ValueError:
@@ -122,7 +147,7 @@ def unlabelled_error(
 
 def split_files(pairs: FilePairs, inventory: Inventory) -> Splits:
     """Both splits of images that have a file each; ValueError for labels of only one split."""
-    found = split_by_lists(pairs, inventory) or split_by_words(pairs)
+    found = split_by_lists(pairs, inventory) or split_by_words(pairs, inventory)
     if found is None:
         found = split_pairs_by_hash(pairs, inventory, [*pairs.files]), BY_HASH
     chosen, by = found
@@ -167,8 +192,13 @@ def make_split(
     return Split(source, images, inventory=inventory, files=files)
 
 
-def split_by_words(pairs: FilePairs) -> tuple[ChosenByName, str] | None:
-    """Both splits by words in paths; None without labels of both, ValueError without training."""
+def split_by_words(
+    pairs: FilePairs, inventory: Inventory
+) -> tuple[ChosenByName, str] | None:
+    """Both splits by words in paths; None without labels of both, ValueError without training.
+
+    For an evaluation, the only split is both.
+    """
     split_of = {path: pairs.split_of(path) for path in pairs.files}
     there = set(map(pairs.split_of, pairs.image_of))
     train = there.intersection(SPLITS['train'])
@@ -177,6 +207,8 @@ def split_by_words(pairs: FilePairs) -> tuple[ChosenByName, str] | None:
         val.discard('test')
     if not val:
         return None
+    if inventory.asked:
+        train = train or val
     chosen = ChosenByName()
     for name, words in (('train', train), ('val', val)):
         files = [path for path, split in split_of.items() if split in words]
@@ -257,7 +289,7 @@ def split_by_lists(
             rest = [image for image in images if image not in with_file]
             both['train'] = Chosen(both['train'].files, rest, absent)
             return both, f'{lists[name].name} and {BY_HASH}'
-    if not lists or not pairs.kind.lists:
+    if not lists or not pairs.kind.lists or inventory.asked:
         return None
     names = ', '.join(str(path.relative_to(pairs.home)) for path in lists.values())
     raise ValueError(

@@ -14,7 +14,7 @@ from .files import read_text
 from .inventory import Inventory
 from .label_folder import Format, LabelFolder
 from .pairs import LOOKED_AT, find_pairs, note_doubles, pair_files
-from .places import FilePairs, Places
+from .places import SPLITS, FilePairs, Places
 from .splits import (
     BY_HASH,
     WORDS,
@@ -107,7 +107,17 @@ def declared_folder(
 ) -> LabelFolder:
     """The data set that a file declares; without `val` a part of its images is for validation."""
     root = inventory.root
+    described = str(file.relative_to(root))
+    hides = inventory.hides
+    if hides:
+        shown = content.items()
+        content = {key: value for key, value in shown if not hides.search(key)}
+        described += ' (test)'
+    if inventory.asked:
+        content = with_images(file, content, root)
     given = {split: split_entries(content, split) for split in WORDS}
+    if inventory.asked and not given['train']:  # the only split is both
+        given['train'] = given['val']
     if not given['train']:
         raise ValueError(
             f'{file} has no `train`: write the folder of the training images'
@@ -143,7 +153,6 @@ def declared_folder(
                 f': looked in {label_folder(str(places[split][0]))} and beside the images'
             )
         chosen[split] = found
-    described = str(file.relative_to(root))
     outside = [folder for folder in folders if not Path(folder).is_relative_to(root)]
     if outside:
         described += f' (images in {outside[0]})'
@@ -159,6 +168,20 @@ def declared_folder(
     sources = [part.source for part in parts.values()]
     names = class_names_of(content, file, sources, inventory)
     return LabelFolder(YOLO, parts, described, names)
+
+
+def with_images(file: Path, content: dict[str, Any], root: Path) -> dict[str, Any]:
+    """What a file declares, without the splits whose images are not there."""
+    there = dict(content)
+    for split, names in SPLITS.items():
+        for name in names:
+            entries = split_entries({name: content.get(name)}, split)
+            try:
+                for entry in entries:
+                    find_folder(entry, content, file, root)
+            except ValueError:
+                del there[name]
+    return there
 
 
 class ImageSet:

@@ -207,6 +207,8 @@ def read_names_above(
     for folder in folders:
         above = [folder, *folder.parents]
         inside = [home for home in above if home.is_relative_to(inventory.root)]
+        if inside and inventory.asked:  # perhaps of a split alone
+            inside.append(inventory.root.parent)
         for home in inside or above[: ABOVE + 1]:
             lists = read_names_in(home, inventory)
             for path, names in lists.items():

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...data.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
 from ...data.labels.canonical import check_left_out, write_canonical
+from ...data.labels.evaluated import evaluated
 from ...data.labels.folders import find_labels
 from ...data.labels.foreign import form_by_name
 from ...data.labels.inventory import Inventory
@@ -20,6 +21,7 @@ from ...data.labels.maps import PairsOf, write_pair_lists
 from ...data.labels.places import FileKind
 from ...data.labels.splits import WORDS
 from ...data.labels.unlabelled import write_picture_list
+from ...utils.disk import read_json_or_empty
 from ...utils.validation import did_you_mean
 from .images import Survey, settings_of_images, survey_images
 from .settings import Own, OwnAdapt, OwnMaps, OwnObjects
@@ -33,7 +35,7 @@ CONVERTED = Path('work_dirs', 'own_data')  # of the canonical files
 class OwnData:
     """A data set as a config takes it; text, survey and state are empty where it is not there."""
 
-    # By 'train' and 'val': its files, as settings of data sets.
+    # By 'train' and 'val': its files, as settings of data sets; of an evaluation the same.
     files: Mapping[str, Part]
     classes: Sequence[str]  # none for depth, as ``palette``
     palette: Sequence[Colour]
@@ -68,10 +70,11 @@ def check_root(own: Own) -> None:
         raise ValueError(f'own.data_root={own.data_root!r}{fault}')
 
 
-def own_inventory(own: Own) -> Inventory:
-    """The files in the folder of the data set."""
+def own_inventory(own: Own, asked: str = '') -> Inventory:
+    """The files in the folder of the data set; `asked`: see ``Inventory``."""
     separate = own.channel_names if own.separate_files else ()
-    return Inventory(own.root, separate, arrays=own.channels is not None)
+    arrays = own.channels is not None
+    return Inventory(own.root, separate, arrays=arrays, asked=asked)
 
 
 def find_objects(
@@ -96,12 +99,15 @@ def find_objects(
     file = own.root / CLASSES_FILE
     listed, colours = read_classes(file) if file.is_file() else (None, [])
 
-    def find(inventory: Inventory) -> LabelFolder:
+    def find_all(inventory: Inventory) -> LabelFolder:
         named = [None if name is None else str(name) for name in (own.train, own.val)]
         folder = find_labels(inventory, own.format, *named)
         if not folder.classes and not folder.format.lists_classes:
             folder = replace(folder, classes=listed)
         return folder
+
+    def find(inventory: Inventory) -> LabelFolder:
+        return evaluated(inventory, find_all)
 
     found = write_canonical(
         inventory,
@@ -111,9 +117,12 @@ def find_objects(
         oriented=oriented,
         outlines=outlines,
         survey=partial(survey_images, own, inventory.header),
-        settings=(own.format, own.train, own.val, settings_of_images(own)),
+        settings=(
+            *(own.format, own.train, own.val, inventory.asked),
+            settings_of_images(own),
+        ),
     )
-    train = found.splits['train']
+    train = next(iter(found.splits.values()))
     text = found.text
     if listed and not own.classes:
         check_classes_file(file, listed, train.classes)
@@ -132,7 +141,7 @@ def find_objects(
             )
         files[split] = files_of(own, str(part.ann_file), part.images)
     return OwnData(
-        files=files,
+        files=dict.fromkeys(WORDS, files['val']) | files,
         classes=train.classes,
         palette=colours_of(
             train.classes, dict(zip(listed or (), colours, strict=True))
@@ -149,6 +158,16 @@ def files_of(own: OwnObjects, ann_file: str, images: str | Path) -> Part:
     """The files of a split of objects, as settings of a data set."""
     prefix = dict(img=f'{images}/')
     return dict(data_root=f'{own.root}{os.sep}', ann_file=ann_file, data_prefix=prefix)
+
+
+def files_in(files: Part) -> list[Path]:
+    """The images of a split by its files; none where its list is gone."""
+    listed = read_json_or_empty(Path(files.get('ann_file') or ''))
+    root = Path(files['data_root'])
+    if 'images' in listed:
+        folder = root / files['data_prefix']['img']
+        return [folder / entry['file_name'] for entry in listed['images']]
+    return [root / image for image, _ in listed.get('pairs', ())]
 
 
 def find_own_maps(
@@ -181,7 +200,7 @@ def find_own_maps(
         return dict(images=survey_images(own, inventory.header, images), maps=maps)
 
     given = dict(train=own.train, val=own.val)
-    about = settings, settings_of_images(own)
+    about = settings, settings_of_images(own), inventory.asked
     found = write_pair_lists(inventory, kind, CONVERTED, given, survey_all, about)
     said = [found.text]
     files = {}
@@ -194,7 +213,8 @@ def find_own_maps(
         )
     for maps in found.survey['maps']:
         said += lines(maps)
-    number = found.images['train']
+    files = dict.fromkeys(WORDS, files['val']) | files
+    number = next(iter(found.images.values()))
     survey_of = found.survey['images']
     return OwnData(files, (), (), number, '\n'.join(said), survey_of, found.state)
 

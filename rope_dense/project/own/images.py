@@ -43,10 +43,11 @@ def survey_images(
 
     ValueError for an image that is no picture, or not of ``own.channels``.
     """
+    train = images.get('train', images['val'])  # an evaluation has one split
     if own.channels is not None:
-        return survey_channels(own, images['train'], images['val'])
+        return survey_channels(own, train, images['val'])
     is_whole = own.tile is None  # else windows are read by GDAL, of images of any size
-    both = *images['train'], *images['val']
+    both = *train, *images['val']
     headers = {path: header(path) for path in both}
     return survey_pictures(headers, own.max_value, is_whole)
 

@@ -11,17 +11,23 @@ data sets, so that its data can be looked up anew; `own_given` has what else it 
 import ast
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
+from ...data.classes import lists_classes
+from ...data.labels.evaluated import ALL
 from ...data.labels.kept import is_up_to_date
+from ...data.labels.splits import copies_in
+from ...data.mask_labels import class_numbers
 from ...utils.config_parts import all_datasets, nodes
 from .adapt import adapt_config
-from .data import OwnData, check_root, own_inventory
+from .data import OwnData, check_root, files_in, own_inventory
 from .detectors import (
     detection_config,
     instance_config,
@@ -31,10 +37,11 @@ from .detectors import (
 )
 from .fit import set_box_limit
 from .maps import depth_config, semantic_config
-from .settings import Given, Own, OwnObjects
+from .settings import Given, Own, OwnObjects, OwnSemantic
 from .tasks import TASKS, Found, find_data, read_settings, stored_settings
 from .tiling import set_tiles, with_tiles
 
+EVALUATED = 'own_split'  # key of the split that an evaluation asks for
 # The config of a task by its settings and data.
 DERIVE: dict[str, Callable[[Any, OwnData], dict]] = dict(
     depth=depth_config,
@@ -124,15 +131,22 @@ def has_own_data(cfg: Config) -> bool:
     return 'own_files' in cfg
 
 
-def find_anew(cfg: Config, data_root: str | None = None) -> None:
+def find_anew(cfg: Config, data_root: str | None = None, asked: str = '') -> None:
     """Look up the data of a complete config anew, in place; a line says if they have changed.
 
     So labels are read as they are now, also where their canonical files were deleted. ValueError if
-    the data cannot be used, or have other classes. ``data_root`` may be another folder of the data.
+    the data cannot be used, or have other classes.
+
+    Args:
+        data_root: another folder of the data.
+        asked: the split that is evaluated, or ``ALL`` labelled images, unless the folder has the
+            data of the training, of which it is the validation images; '' as before.
     """
     listed = cfg.own_files['train'].get('ann_file') or ''
-    if data_root is None and is_up_to_date(listed, cfg.own.data_root):
+    is_listed = data_root is None and not asked
+    if is_listed and is_up_to_date(listed, cfg.own.data_root):
         return
+    asked = asked or cfg.get(EVALUATED, '')
     own = stored_settings(cfg)
     assert own is not None
     if data_root is not None:
@@ -140,13 +154,17 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
         check_root(own)
     if not own.root.is_dir():
         return
-    inventory = own_inventory(own)
-    find = TASKS[cfg.own.task].find
-    data = find(own, inventory)
-    trained = next((d.metainfo.classes for _, d in all_datasets(cfg)), data.classes)
-    is_other_order = [*trained] != [*data.classes] and {*trained} == {*data.classes}
-    if is_other_order and isinstance(own, OwnObjects):  # masks keep the names' order
-        data = find(replace(own, classes=[*trained]), inventory)
+    data = None
+    if asked in ('', ALL):
+        with suppress(ValueError) if asked else nullcontext():  # of a test set alone
+            data = find_trained(cfg, own)
+    if asked and (data is None or data.state != cfg.get('own_state')):
+        seen = files_in(cfg.own_files['train'])
+        data = find_evaluated(cfg, own, asked)
+        if data_root is not None:
+            data = replace(data, text=f'{data.text}{seen_text(data, seen)}')
+        cfg[EVALUATED] = asked
+    assert data is not None
     set_data_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = cfg.get('own_state') not in (None, data.state)
     if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':
@@ -159,6 +177,55 @@ def find_anew(cfg: Config, data_root: str | None = None) -> None:
         cfg.own_data = data.text
     cfg.own_files = dict(data.files)
     cfg.own_state = data.state
+
+
+def find_trained(cfg: Config, own: Own) -> OwnData:
+    """The data of a training, in the order of its classes where objects have it otherwise."""
+    inventory = own_inventory(own)
+    find = TASKS[cfg.own.task].find
+    data = find(own, inventory)
+    trained = trained_classes(cfg, data.classes)
+    is_other_order = [*trained] != [*data.classes] and {*trained} == {*data.classes}
+    if is_other_order and isinstance(own, OwnObjects):  # masks keep the names' order
+        data = find(replace(own, classes=[*trained]), inventory)
+    return data
+
+
+def find_evaluated(cfg: Config, own: Own, asked: str) -> OwnData:
+    """The labelled images of one split of a folder, or all, with the classes of the run.
+
+    Files that settings name, and a list of the classes of masks, need not be there.
+    """
+    inventory = own_inventory(own, asked)
+    for names in (own.train or (), own.val or ()):
+        paths = [names] if isinstance(names, str) else names
+        if not all((own.root / path).exists() for path in paths):
+            own = replace(own, train=None, val=None)
+    classes = [*trained_classes(cfg, ())]
+    if isinstance(own, OwnObjects):
+        own = replace(own, classes=classes)
+    if isinstance(own, OwnSemantic) and not lists_classes(own.root):
+        files = cfg.own_files['val']
+        values = class_numbers(classes, files['values'], files['void'] or ())
+        own = replace(own, classes=classes, values=values, void=files['void'] or ())
+    return TASKS[cfg.own.task].find(own, inventory)
+
+
+def trained_classes(cfg: Config, default: Sequence[str]) -> Sequence[str]:
+    """The classes of the first data set of a config."""
+    return next((d.metainfo.classes for _, d in all_datasets(cfg)), default)
+
+
+def seen_text(data: OwnData, seen: Collection[Path]) -> str:
+    """A line of the evaluated images that the run was trained on; '' for none."""
+    evaluated = files_in(data.files['val'])
+    same = copies_in(seen, evaluated)
+    if not same:
+        return ''
+    return (
+        f'\n{len(same)} of {len(evaluated)} images are training images of the run, so '
+        'figures of the evaluation are too good: --split val, or --split test'
+    )
 
 
 def set_data_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None:

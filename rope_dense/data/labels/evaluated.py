@@ -1,0 +1,122 @@
+"""The labelled images that an evaluation asks for: of one split of a folder, or all."""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .inventory import Inventory
+from .label_folder import LabelFolder, Read, Split, SplitFiles
+from .objects import Labelled, Report
+from .places import SPLITS
+from .splits import BY_HASH, TEST
+
+ALL, TEST_SPLIT = 'all', 'test'
+ASKED = ('train', 'val', TEST_SPLIT)  # of a command; without one of them ``ALL``
+VAL_WORDS = '|'.join(word for word in SPLITS['val'] if word != TEST_SPLIT)
+# Where they are hidden, test/ is for validation.
+VALIDATION = re.compile(
+    rf'(?<![a-z0-9])(?:{VAL_WORDS})(?:20\d\d)?(?![a-z0-9])', re.IGNORECASE
+)
+
+
+def evaluated(inventory: Inventory, find: Callable[[Inventory], Any]) -> Any:
+    """The data set as it is found, or with what ``inventory.asked`` names as 'val' alone.
+
+    Args:
+        find: the data set in a folder, with 'train' and 'val' as ``splits``.
+
+    Raises:
+        ValueError: as ``find``; or there are no test images.
+    """
+    asked = inventory.asked
+    if not asked:
+        return find(inventory)
+    test = None
+    if asked == TEST_SPLIT:
+        test = find_test(inventory, find)
+        if test is None:
+            raise ValueError(
+                f'--split test: {inventory.root} names no labelled images for tests (test/, '
+                'test.json, test.txt); leave --split out, and with --data FOLDER all of a '
+                'folder are evaluated'
+            )
+        return with_parts(test, [test.splits['val']])
+    folder = find(inventory)
+    if asked != ALL:
+        return with_parts(folder, [folder.splits[asked]])
+    with suppress(ValueError):  # a test without labels
+        test = find_test(inventory, find)
+    parts = [*folder.splits.values()]
+    if test is not None:
+        parts.append(test.splits['val'])
+    return replace(with_parts(folder, parts), split_by='all of its splits')
+
+
+def find_test(inventory: Inventory, find: Callable[[Inventory], Any]) -> Any:
+    """The data set whose validation images are the test images, or None without such."""
+    root = inventory.root
+    folder = find(inventory.without(VALIDATION))
+    part = folder.splits['val']
+    said = [folder.split_by]
+    for place in (part.source, part.images):
+        said.append(os.path.relpath(place, root))
+    is_test = any(map(TEST.search, said)) and BY_HASH not in folder.split_by
+    return folder if is_test else None
+
+
+def with_parts(folder: Any, parts: Sequence[Split]) -> Any:
+    """A data set with the images of these parts as its only split, each image once."""
+    if len(parts) == 1:
+        return replace(folder, splits=dict(val=parts[0]))
+    joined = replace(folder, splits=dict(val=join(parts)))
+    if not isinstance(folder, LabelFolder):
+        return joined
+    read = folder.format.read
+
+    def read_parts(_: Split, classes: Sequence[str] | None, report: Report) -> Read:
+        found = [read(part, classes, report) for part in parts]
+        names = dict[str, None]()
+        for listed, _items in found:
+            names |= dict.fromkeys(listed)
+        return [*names], each_once(found)
+
+    return replace(joined, format=replace(folder.format, read=read_parts))
+
+
+def each_once(found: Sequence[Read]) -> Iterator[Labelled]:
+    """The images of several readings, each image of the first that has it."""
+    seen = set[Path]()
+    for _, items in found:
+        for item in items:
+            if item.file not in seen:
+                seen.add(item.file)
+                yield item
+
+
+def join(parts: Sequence[Split]) -> Split:
+    """One split with the files of several."""
+    pairs = dict[Path, Path]()
+    orphans = dict[Path, str]()
+    unlabelled = dict[Path, None]()
+    absent = dict[str, None]()
+    notes = dict[tuple[str, str], None]()
+    for part in parts:
+        files = part.files
+        pairs |= files.pairs
+        orphans |= files.orphans
+        unlabelled |= dict.fromkeys(files.unlabelled)
+        absent |= dict.fromkeys(files.absent)
+        notes |= dict.fromkeys(files.notes)
+        if part.source.is_file():
+            orphans[part.source] = ''
+    return replace(
+        parts[0],
+        source=Path(os.path.commonpath([part.source for part in parts])),
+        images=Path(os.path.commonpath([part.images for part in parts])),
+        names=None,
+        files=SplitFiles(pairs, orphans, [*unlabelled], [*absent], [*notes]),
+    )
