@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.field import coco, image, mask, write
 from mmengine.config import Config
 
+from helpers.field import coco, image, mask, write
 from rope_dense.project.contents import datasets_of
 from rope_dense.project.load import load_config
 from rope_dense.project.own.data import files_in
@@ -83,7 +83,9 @@ def maps(root: Path, masks: str = 'masks') -> None:
             image(root / split / 'images' / f'{split}{index}.jpg')
             labels = np.zeros((30, 40), np.uint8)
             labels[10:] = 1
-            values = labels if masks == 'masks' else labels.astype(np.uint16) * 900 + 800
+            values = (
+                labels if masks == 'masks' else labels.astype(np.uint16) * 900 + 800
+            )
             mask(root / split / masks / f'{split}{index}.png', values)
 
 
@@ -198,7 +200,7 @@ def test_a_test_that_is_not_used_is_named(tmp_path: Path) -> None:
 def test_a_split_that_is_not_there(tmp_path: Path) -> None:
     coco_file(tmp_path / 'data', [f'{number}.jpg' for number in range(8)])
     cfg = trained_on('realtime', tmp_path / 'data')
-    with pytest.raises(ValueError, match='--split test: .* names no labelled images'):
+    with pytest.raises(ValueError, match=r'--split test: .* names no labelled images'):
         find_anew(cfg, asked='test')
     with pytest.raises(UsageError, match='--split val: of a run on own data'):
         load_config(str(CONFIGS / 'demo' / 'deim_quick_shapes.py'), split='val')
