@@ -209,6 +209,12 @@ def finish_config(
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment or 'published', own.flip, mosaic)
     fit_images(cfg, own, data.survey)
+    for name in ('val', 'test'):
+        loader = cfg[f'{name}_dataloader']
+        steps = loader['dataset']['pipeline']
+        if own.tile is None and any(step.get('keep_ratio') for step in steps):
+            # Of another's shape in a batch an image would be padded, and found otherwise.
+            loader['batch_size'] = 1
     mirrored = mirrored_text(cfg, data.classes)
     if mirrored and 'own_data' in cfg:
         cfg['own_data'] = f'{cfg["own_data"]}\n{mirrored}'
