@@ -15,7 +15,8 @@ from .predictions import (
     Image,
     Ranked,
     ReadPicture,
-    build_loader,
+    build_metric,
+    evaluated_loader,
     picture_reader,
     predict_samples,
     side_by_side,
@@ -30,15 +31,18 @@ def add_depth(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     sums = np.zeros((len(EDGES) - 1, 5))
     errors = []
     ranked = Ranked()
-    for sample in predict_samples(model, build_loader(cfg)):
+    metric = build_metric(cfg, 'DepthMetric')
+    for sample in predict_samples(model, evaluated_loader(page, cfg)):
+        metric.process({}, [sample.to_dict()])
+        of_test = [x.numpy() for pair in metric.results for x in pair]
+        metric.results.clear()
+        if not of_test or not of_test[0].size:
+            continue
+        sums += sums_of(of_test[1], of_test[0])
+        error = float(np.sqrt(np.square(of_test[1] - of_test[0]).mean()))
+        errors.append(error)
         truth = sample.gt_depth_map.data.squeeze().numpy()
         predicted = sample.pred_depth_map.data.squeeze().numpy()
-        known = truth > 0
-        if not known.any():
-            continue
-        sums += sums_of(predicted[known], truth[known])
-        error = float(np.sqrt(np.square(predicted[known] - truth[known]).mean()))
-        errors.append(error)
         ranked.add(-error, dict(path=sample.img_path, rmse=error), (truth, predicted))
     if not errors:
         raise UsageError('report: no image has a true depth to compare with')

@@ -4,14 +4,16 @@ import io
 from bisect import insort
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from mmengine.config import Config
+from mmengine.evaluator import BaseMetric
 from mmengine.model import BaseModel
-from mmengine.registry import DefaultScope
+from mmengine.registry import METRICS, DefaultScope
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 from torch.utils.data import DataLoader
@@ -19,6 +21,9 @@ from torch.utils.data import DataLoader
 from ..data.images.sources import ImageReader
 from ..data.tiles.band_image import open_image
 from ..data.tiles.evaluation import TileJoiner
+from ..engine.figure_source import FigureSource
+from ..project.building import build_part
+from ..project.contents import box_limit, evaluators
 from ..utils.config_parts import pipelines
 from ..utils.errors import UsageError
 from ..utils.progress import progress
@@ -40,6 +45,26 @@ def build_loader(cfg: Config) -> DataLoader:
     quiet = redirect_stdout(io.StringIO())  # what pycocotools prints
     with DefaultScope.overwrite_default_scope(cfg.default_scope), quiet:
         return Runner.build_dataloader(cfg.test_dataloader, seed=0)
+
+
+def build_metric(cfg: Config, kind: str, **settings: object) -> BaseMetric:
+    """Build the metric of a config's test; UsageError if it is of another kind."""
+    key, node = evaluators(cfg, 'test_evaluator')[0]
+    if not node.type.endswith(kind):
+        raise UsageError(f'report: {key} is {node.type}; give {kind}')
+    with redirect_stdout(io.StringIO()):  # what pycocotools prints
+        return build_part(cfg, key, METRICS, node, **settings)
+
+
+def evaluated_loader(page: ReportPage, cfg: Config) -> DataLoader:
+    """Build the test data of a config, which the page names with what counts."""
+    loader = build_loader(cfg)
+    weights = page.record.about['checkpoint']
+    found = FigureSource.of(cfg, loader.dataset, checkpoint=weights)
+    source = replace(found, evaluator='this report', limit=box_limit(cfg))
+    page.record.source = asdict(source)
+    page.record.about['figures'] = str(source)
+    return loader
 
 
 def predict_samples(model: BaseModel, loader: DataLoader) -> Iterator[BaseDataElement]:

@@ -1,9 +1,7 @@
 """The report of a segmentor, by labels of pixels; or of segments, if it is panoptic."""
 
 import copy
-import io
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -13,14 +11,11 @@ import torch
 from mmdet.visualization import DetLocalVisualizer
 from mmengine.config import Config
 from mmengine.model import BaseModel
-from mmengine.registry import METRICS
 from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 from mmseg.visualization import SegLocalVisualizer
 
 from ..data.images.drawing import draw
-from ..project.building import build_part
-from ..project.contents import evaluators
 from ..project.model import num_things
 from ..utils.errors import UsageError
 from . import figures
@@ -29,7 +24,8 @@ from .predictions import (
     Image,
     Ranked,
     ReadPicture,
-    build_loader,
+    build_metric,
+    evaluated_loader,
     picture_reader,
     predict_samples,
     side_by_side,
@@ -48,7 +44,7 @@ def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     near = np.zeros_like(inside)
     images = 0
     ranked = Ranked()
-    for sample in predict_samples(model, build_loader(cfg)):
+    for sample in predict_samples(model, evaluated_loader(page, cfg)):
         if 'gt_sem_seg' not in sample or 'pred_sem_seg' not in sample:
             raise UsageError(
                 'report: needs predicted labels of pixels and a truth to compare with'
@@ -178,20 +174,10 @@ def draw_both_labels(
 
 def add_panoptic(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add all sections on segments; UsageError if the config does not test them by COCO's PQ."""
-    loader = build_loader(cfg)
+    loader = evaluated_loader(page, cfg)
     dataset: Any = loader.dataset
-    key, node = evaluators(cfg, 'test_evaluator')[0]
-    if not node.type.endswith('CocoPanopticMetric'):
-        raise UsageError(f'report: {key} is {node.type}; give CocoPanopticMetric')
-    with redirect_stdout(io.StringIO()):  # what pycocotools prints
-        metric = build_part(
-            cfg,
-            key,
-            METRICS,
-            node,
-            outfile_prefix=None,
-            format_only=False,
-        )
+    settings = dict(outfile_prefix=None, format_only=False)
+    metric: Any = build_metric(cfg, 'CocoPanopticMetric', **settings)
     metric.dataset_meta = dataset.metainfo
     numbers = dataset.cat_ids if metric.categories else range(len(dataset.cat_ids))
     ranked = Ranked()

@@ -21,6 +21,8 @@ from rope_dense.commands.report import parse_args as report_args
 from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.data.generated.rooms import make_room, render_room
 from rope_dense.data.images.drawing import LEGEND
+from rope_dense.measure.evaluate import evaluate
+from rope_dense.report.write import report
 from rope_dense_command import command
 
 HEIGHT, WIDTH = 64, 96
@@ -189,6 +191,26 @@ def test_a_report_has_errors_by_distance(
     squares = sum(row['pixels'] * row['rmse'] ** 2 for row in ranges)
     assert math.sqrt(squares / every['pixels']) == pytest.approx(every['rmse'])
     assert len(content['worst']) == 2 and (tmp_path / 'worst_1.png').is_file()
+
+
+def test_a_report_has_the_pixels_of_the_test(
+    config: str, weights: str, tmp_path: Path
+) -> None:
+    """Not what is beyond the largest depth of the metric, nor predictions as far away."""
+    options = {'test_evaluator.max_depth_eval': 3.0}
+    given = dict(cfg_options=options, work_dir=str(tmp_path))
+    evaluate(config, weights, **given)
+    (file,) = tmp_path.rglob('2*.json')
+    report(config, weights, device='cpu', **given)
+    content = json.loads((tmp_path / 'report' / 'report.json').read_text())
+    every, *_, last = content['classes']
+    depths = [render_room(make_room(0, 'val', i), HEIGHT, WIDTH)[1] for i in range(2)]
+    near = sum(((depth > 0.001) & (depth < 3)).sum() for depth in depths)
+    assert 100 < every['pixels'] == near < sum((depth > 0).sum() for depth in depths)
+    assert last['class'] == '2 to 3 m'
+    expected = json.loads(file.read_text())['rmse']
+    found = content['about']['mean RMSE of an image (m)']
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 def write(path: Path, depth: np.ndarray) -> None:
