@@ -15,7 +15,7 @@ from mmengine.optim import OptimWrapper, build_optim_wrapper
 from mmengine.registry import DATASETS, MODELS, OPTIM_WRAPPERS
 from torch import nn
 
-from ..data.classes import IGNORED
+from ..data.classes import IGNORED, distinct_colour
 from ..data.mask_labels import class_numbers, stored_numbers
 from ..utils.config_parts import nodes
 from ..utils.errors import UsageError
@@ -76,7 +76,7 @@ def build_optimizer(cfg: Config, model: nn.Module) -> OptimWrapper:
 def classes_and_colours(
     cfg: Config, checkpoint: dict
 ) -> tuple[list[str], list[Colour]]:
-    """Classes and colours from the checkpoint, else the test data set; else random colours.
+    """Classes and colours from the checkpoint, else the test data set; else distinct colours.
 
     UsageError for another number of classes than the heads of the model have.
     """
@@ -87,8 +87,7 @@ def classes_and_colours(
     palette = known.get('palette') or ()
     check_classes(cfg, key, classes)
     if len(palette) < len(classes):
-        random = np.random.default_rng(0)
-        palette = random.integers(256, size=(len(classes), 3)).tolist()
+        palette = [*map(distinct_colour, range(len(classes)))]
     return list(classes), [tuple(colour) for colour in palette[: len(classes)]]
 
 

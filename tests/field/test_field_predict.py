@@ -11,11 +11,11 @@ from textwrap import dedent
 from zlib import crc32
 
 import cv2
-import mmcv
 import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.registry import TRANSFORMS
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 from PIL import Image
 
@@ -23,6 +23,7 @@ from helpers.field import image, write
 from rope_dense.data.images.bands import read_white_value
 from rope_dense.data.images.headers import read_header
 from rope_dense.data.images.sources import (
+    ImageReader,
     find_sources,
     left_out_text,
     listed_sources,
@@ -132,7 +133,7 @@ def test_formats_are_read_by_opencv_or_pillow(
         pytest.skip('not in this Pillow')
     Image.new('RGB', (8, 6), COLOUR).convert(mode).save(tmp_path / name, **save)
     if not opencv:
-        monkeypatch.setattr(mmcv, 'imread', lambda path: None)
+        monkeypatch.setattr(cv2, 'imdecode', lambda content, flags: None)
     pixels = read_image(tmp_path / name)
     assert pixels.shape == (6, 8, 3) and pixels.flags.c_contiguous
     if not (mode == 'CMYK' and opencv):  # without a profile
@@ -160,7 +161,7 @@ def test_pillow_turns_photographs_and_refuses_numbers(
     exif[274] = 6
     Image.new('RGB', (8, 6)).save(tmp_path / 'a.jpg', exif=exif)
     expected = read_image(tmp_path / 'a.jpg')
-    monkeypatch.setattr(mmcv, 'imread', lambda path: None)
+    monkeypatch.setattr(cv2, 'imdecode', lambda content, flags: None)
     turned = read_image(tmp_path / 'a.jpg')
     assert turned.shape == expected.shape == (8, 6, 3)
     for dtype in (np.float32, np.int32, np.uint16):  # 255 would be white
@@ -217,6 +218,24 @@ def test_training_reads_by_pillow_what_opencv_cannot(
         'imports'
     ]  # for programs that have only the config
     assert vars(import_module(plug_ins))['MISSING'] == {}
+
+
+@pytest.mark.parametrize('backend', ['cv2', 'pillow'])
+def test_prediction_reads_as_the_pipeline(backend: str, tmp_path: Path) -> None:
+    """Grey with an alpha, too: OpenCV drops it, and Pillow has a canvas below in mmcv."""
+    random = np.random.default_rng(0)
+    exif = Image.Exif()
+    exif[274] = 6
+    step = dict(type='LoadImageFromFile', imdecode_backend=backend)
+    reader = ImageReader([step])
+    load = TRANSFORMS.build(step)
+    for mode, suffix in (('LA', 'png'), ('RGBA', 'png'), ('P', 'png'), ('RGB', 'jpg')):
+        path = tmp_path / f'{mode}.{suffix}'
+        bands = Image.fromarray(random.integers(256, size=(9, 7, 4), dtype=np.uint8))
+        bands.convert(mode).save(path, exif=exif)
+        expected = load(dict(img_path=str(path)))['img']
+        assert expected.shape == (7, 9, 3)
+        np.testing.assert_array_equal(reader.read(path), expected)
 
 
 def resize(name: str = 'Resize', **settings: object) -> list[dict]:

@@ -162,10 +162,14 @@ def named_sources(files: Sequence[Path], root: Path) -> list[Source]:
     return [Source(path, name, f'{short}.jpg') for path, name, short in sources]
 
 
-def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
+def read_image(
+    path: Path,
+    max_value: int | None = None,
+    backend: str = 'cv2',
+) -> np.ndarray:
     """Pixels, BGR uint8 [H, W, 3], as the pipelines read them; of an animation the first frame.
 
-    Pillow reads what OpenCV cannot, if it has 8 bits; for ``max_value`` of 16 bits see
+    Pillow reads what ``backend`` cannot, if it has 8 bits; for ``max_value`` of 16 bits see
     ``LoadDeepImage``. ValueError if the file is not there, or no picture (``check_picture``), or
     damaged.
     """
@@ -185,17 +189,13 @@ def read_image(path: Path, max_value: int | None = None) -> np.ndarray:
     check_picture(path, header)
     if max_value is not None and header.is_deep:
         return to_8_bits(read_deep(path), max_value)
-    pixels = None
-    with suppress(cv2.error, OSError):
-        pixels = mmcv.imread(str(path))
-    if pixels is None and not header.is_deep:
-        # A damaged file can fail in any way.
-        with suppress(Exception), Image.open(path) as image:
-            rgb = np.asarray(ImageOps.exif_transpose(image).convert('RGB'))
-            pixels = np.ascontiguousarray(rgb[..., ::-1])
-    if pixels is None:
-        raise ValueError(f'{path}: cannot be read as an image (damaged)')
-    return pixels
+    for name in ('cv2',) if header.is_deep else (backend, 'pillow'):
+        pixels = None
+        with suppress(Exception):  # a damaged file can fail in any way
+            pixels = mmcv.imread(str(path), backend=name)
+        if pixels is not None:
+            return np.ascontiguousarray(pixels)
+    raise ValueError(f'{path}: cannot be read as an image (damaged)')
 
 
 def check_there(path: Path) -> None:
@@ -212,6 +212,7 @@ class ImageReader:
     """Reads images as a test pipeline does, for prediction and pictures.
 
     Attributes:
+        max_value, backend: of pictures, see ``read_image``.
         bands: its loader of images of any number of channels, or None for pictures.
         suffixes: of the images of a folder: with .npy for any number of channels.
         says_range: whether it has printed a line on a picture's range, see ``range_text``.
@@ -219,8 +220,12 @@ class ImageReader:
 
     def __init__(self, pipeline: Iterable[Mapping]) -> None:
         steps = list(pipeline)
-        deep = [step['max_value'] for step in steps if step['type'] == 'LoadDeepImage']
-        self.max_value: int | None = deep[0] if deep else None
+        self.max_value: int | None = None
+        self.backend = 'cv2'
+        for step in steps:
+            if step['type'] == 'LoadDeepImage':
+                self.max_value = step['max_value']
+            self.backend = step.get('imdecode_backend', self.backend)
         self.bands = find_load_bands(steps)
         self.says_range = False
         self.suffixes: tuple[str, ...] = IMAGE_SUFFIXES
@@ -233,7 +238,7 @@ class ImageReader:
         ValueError, with the file, if it cannot be read so.
         """
         if self.bands is None:
-            pixels = read_image(path, self.max_value)
+            pixels = read_image(path, self.max_value, self.backend)
             if not self.says_range:
                 said = range_text(path, pixels, self.max_value)
                 self.says_range = bool(said)
