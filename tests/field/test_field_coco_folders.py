@@ -690,3 +690,12 @@ def test_names_of_another_folder_are_named(tmp_path: Path) -> None:
     place(tmp_path / 'data', 'annotations.json', 'images/camB', MANY, prefix='camA/')
     line = '20 x image in another folder than its name says (taken by its name)'
     assert line in reading(tmp_path / 'data').text
+
+
+def test_images_of_the_other_split_are_of_its_own_names(tmp_path: Path) -> None:
+    """Where images/train is not there, its boxes are put on no image of images/val."""
+    root = tmp_path / 'data'
+    place(root, 'annotations/val.json', 'images/val', [f'camB/{name}' for name in MANY])
+    names = [f'camA/{name}' for name in MANY]
+    write(root / 'annotations/train.json', coco_text(names))
+    assert '20 x object of an image that is not there (left out)' in refusal(root)

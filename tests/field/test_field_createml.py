@@ -259,3 +259,27 @@ def test_convert_data(tmp_path: Path, source: str) -> None:
     assert {**files[0], **files[1]} == {name: [CAT] for name in MANY} and len(
         files[1]
     ) == 4
+
+
+@pytest.mark.parametrize('is_one_file', [True, False])
+def test_an_image_belongs_to_the_name_with_most_of_its_folders(
+    tmp_path: Path, is_one_file: bool
+) -> None:
+    root = tmp_path / 'data'
+    for name in MANY:
+        image(root / 'images/camB' / name)
+    lost = [entry(f'camA/{number}.jpg') for number in (0, 1)]
+    there = [entry(f'camB/{name}') for name in MANY]
+    write(root / 'a.json', json.dumps(lost + there if is_one_file else lost))
+    write(root / 'b.json', json.dumps(there))
+    if is_one_file:
+        (root / 'b.json').unlink()
+    found = reading(root)
+    assert (
+        '2 x object of an image that is not there (left out): camA/0.jpg' in found.text
+    )
+    assert sum(map(len, found.objects.values())) == 20
+    write(root / 'a.json', json.dumps([entry(f'camA/{name}') for name in MANY]))
+    (root / 'b.json').unlink(missing_ok=True)
+    line = '20 x image in another folder than its name says (taken by its name)'
+    assert line in reading(root).text

@@ -693,3 +693,16 @@ def test_the_line_of_a_folder(
     build(tmp_path / 'data')
     with pytest.raises(ValueError, match=line):
         reading(tmp_path / 'data')
+
+
+def test_names_of_another_folder_are_named(tmp_path: Path) -> None:
+    names = [f'{number}.jpg' for number in range(9)]
+    frames = [frame(f'camA/{name}', BOX) for name in names]
+    export(
+        tmp_path / 'data',
+        meta('cat'),
+        *frames,
+        names=' '.join(f'camB/{n}' for n in names),
+    )
+    line = '9 x image in another folder than its name says (taken by its name)'
+    assert line in reading(tmp_path / 'data').text

@@ -806,3 +806,22 @@ def test_labels_of_another_folder_are_named(tmp_path: Path) -> None:
         write(tmp_path / 'data/Annotations/camA' / f'{name}.xml', xml(thing()))
     line = '8 x XML file in another folder than its image (taken by its name)'
     assert line in reading(tmp_path / 'data').text
+
+
+def test_lists_name_images_by_most_of_their_folders(tmp_path: Path) -> None:
+    root = tmp_path / 'data'
+    for name in 'abcd':
+        image(root / 'JPEGImages/camB' / f'{name}.jpg')
+        write(root / 'Annotations/camB' / f'{name}.xml', xml(thing()))
+    for folder, expected in (
+        ('camB', '1 x listed image that is not there: camA/d'),
+        ('camA', '4 x image in another folder than its name says (taken by its name)'),
+    ):
+        names = [f'{folder}/{name}' for name in 'abc']
+        lists = dict(train='\n'.join(['camA/d', *names]), val=f'{folder}/d')
+        for split, text in lists.items():
+            write(root / 'ImageSets/Main' / f'{split}.txt', text)
+        found = reading(root)
+        assert expected in found.text
+        is_right = folder == 'camB'
+        assert ('camB/d.jpg' in found.objects['train']) is not is_right

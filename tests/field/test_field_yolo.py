@@ -1118,3 +1118,11 @@ def test_the_split_of_a_conversion_is_that_of_training(root: Path) -> None:
     for split, objects in found.items():
         content = json.loads((root.parent / f'{split}.json').read_text())
         assert {item['file_name'] for item in content['images']} == objects.keys()
+
+
+def test_folders_that_differ_by_their_case_are_named(root: Path) -> None:
+    given = {**split_pairs(), 'images/Train/a.jpg': None, 'classes.txt': 'cat'}
+    line = (
+        f'{root}/images/Train and {root}/images/train differ by their case: rename one'
+    )
+    assert refusal(files(root, given)) == line

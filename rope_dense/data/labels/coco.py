@@ -38,7 +38,7 @@ from .files import (
 )
 from .inventory import are_elsewhere
 from .label_folder import Read, Split
-from .objects import Box, Labelled, Outline, Report, Shape
+from .objects import ELSEWHERE, Box, Labelled, Outline, Report, Shape
 
 # Of labelme2coco and X-AnyLabeling.
 PLACEHOLDERS = ('_background_', '__background__', '__ignore__')
@@ -47,7 +47,6 @@ LEAST_BOXES = 4  # different ones, of which corners can be told from sizes
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
 BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
 NOT_WHOLE = 'image that is not labelled for all classes, as of LVIS (what is not, is background)'
-ELSEWHERE = 'image in another folder than its name says (taken by its name)'
 NO_PLACE = 'object without a box, polygon or mask'
 POINTS = 'object of key points without a box, which no box is made of'
 SCORED = 'object with a score (of predictions? all are taken as labels)'

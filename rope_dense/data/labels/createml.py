@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from .files import errors_at, named_numbers, read_json
-from .inventory import Inventory
+from .inventory import Inventory, are_elsewhere
 from .label_folder import Format, LabelFolder, Read, Split
-from .objects import Labelled, Report, Shape
+from .objects import ELSEWHERE, Labelled, Report, Shape
 from .pairs import files_with_labels
 from .places import FileKind
 from .shared_files import SharedFiles, label_files
@@ -28,10 +28,17 @@ def find_createml(inventory: Inventory) -> LabelFolder | None:
     shared = SharedFiles(FILES, inventory)
     if not files or not shared.images.by_path:
         return None
-    labelled = {}
+    labelled: dict[Path, list[Path]] = {}
+    named = []
     for file in map(Path, files):
-        images = [image for _, image, _ in read_objects(file, shared)]
-        labelled[file] = [*filter(None, images)]
+        labelled[file] = []
+        for name, image, _ in read_objects(file, shared):
+            shared.claim(file, name, image)
+            named.append((file, name, image))
+    for given in named:
+        image = shared.claim(*given)
+        if image:
+            labelled[given[0]].append(image)
     if not any(labelled.values()):
         raise ValueError(f'{files[0]}: none of its images is in {inventory.root}')
     return LabelFolder(CREATEML, *shared.split(labelled))
@@ -43,8 +50,11 @@ def read_createml(part: Split, classes: Sequence[str] | None, report: Report) ->
     def items() -> Iterator[Labelled]:
         shared = SharedFiles(FILES, part.inventory)
         for file, why in label_files(part, FILES.suffixes).items():
-            for name, image, shapes in read_objects(file, shared):
+            for name, found, shapes in read_objects(file, shared):
+                image = shared.claim(file, name, found)
                 if image is not None and part.takes(image):
+                    if are_elsewhere(name, shared.places.of(str(image)).key):
+                        report.note(ELSEWHERE, name)
                     yield Labelled(image, shapes)
                 elif image is None and why:
                     report.leave_out_image(name, len(shapes))
@@ -84,7 +94,7 @@ def read_objects(
     file: Path,
     shared: SharedFiles,
 ) -> Iterator[tuple[str, Path | None, list[Shape]]]:
-    """Name, image if it is there, and objects of each entry; ValueError for a broken one."""
+    """Name, image that may be its, and objects of each entry; ValueError for a broken one."""
     entries = read_entries(file) or []
     beside = shared.inventory.images(file.parent)
     images = shared.images_for(file)
@@ -103,7 +113,8 @@ def read_objects(
             for index, one in enumerate(objects, start=1):
                 shapes.append(shape_of(one, f'{where}, annotation {index}'))
         name = unquote(urlsplit(name).path) if '://' in name else name
-        image = beside.by_path.get(name) or images.find(name) or beside.find_alike(name)
+        image = beside.by_path.get(name) or images.find_any(name)
+        image = image or beside.find_alike(name)
         if image is None and len(entries) == 1:  # renamed together with its file
             image = beside.by_stem.get(file.stem)
         yield name, image, shapes

@@ -22,9 +22,9 @@ from .geometry import (
     polygon_shape,
     rotated_shape,
 )
-from .inventory import TWO_IMAGES, Inventory
+from .inventory import TWO_IMAGES, Inventory, are_elsewhere
 from .label_folder import Format, LabelFolder, Read, Split
-from .objects import Labelled, Report, Shape
+from .objects import ELSEWHERE, Labelled, Report, Shape
 from .places import SPLIT_NAMES, SPLITS
 from .splits import split_by_hash, unlabelled_error
 
@@ -201,6 +201,8 @@ def labelled_images(
             continue
         if picture.file is not None:
             named.add(picture.file)
+            if are_elsewhere(picture.name, picture.stem):
+                report.note(ELSEWHERE, picture.name)
             yield labelled(picture, picture.file, part, report)
         else:
             number = sum(node.tag != 'tag' for node in picture.nodes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .files import fold_case, without_suffix
-from .inventory import are_elsewhere, ends_of
+from .inventory import are_elsewhere, case_error, ends_of
 from .objects import NO_IMAGE
 from .places import FilePairs, FilePlace, stem_without
 
@@ -109,7 +109,10 @@ class FileMatcher:
         return '' if is_other else without_suffix(inner)
 
     def fitting(self, found: Sequence[str], split: str) -> str | None:
-        """The only image of a split, else the only one that may be of it."""
+        """The only image of a split, else the only one that may be of it.
+
+        ValueError for folders of images that differ by their case.
+        """
         own = []
         others = []
         for path in found:
@@ -119,6 +122,9 @@ class FileMatcher:
             elif not split or not its_split:
                 others.append(path)
         own = own or others
+        folders = sorted({*map(os.path.dirname, own)})
+        if len(folders) > 1 and len({*map(fold_case, folders)}) == 1:
+            raise case_error(*folders[:2])
         return own[0] if len(own) == 1 else None
 
     def is_among(self, folder: str, split: str) -> bool:

@@ -65,6 +65,8 @@ class Inventory:
         self.skipped = list[str]()  # those that are there
         self.by_suffix = dict[str, list[str]]()  # paths, sorted
         self.found = dict[Path, Images]()
+        # The best name of an image file until now, see ``Images.claim``.
+        self.named = dict[Path, tuple[int, int]]()
         self.headers = dict[Path, Header]()
         self.remembered = dict[str, list]()  # ``known_headers`` of an earlier start
         self.parsed = dict[tuple[Path, State], Any]()
@@ -195,9 +197,7 @@ class Inventory:
         for name in self.folders.get(str(folder), ()):
             other = found.setdefault(name.lower(), folder / name)
             if other.name != name:
-                raise ValueError(
-                    f'{other} and {folder / name} differ by their case: rename one'
-                )
+                raise case_error(other, folder / name)
         return found
 
     def images(self, folder: Path) -> Images:
@@ -208,7 +208,7 @@ class Inventory:
             for file in self.below(folder, self.image_suffixes):
                 if not self.channels or is_first(file, self.channels, self.root):
                     files[str(file)[start:]] = file
-            self.found[folder] = Images(folder, files)
+            self.found[folder] = Images(folder, files, self.named)
         return self.found[folder]
 
     def header(self, image: Path) -> Header:
@@ -239,10 +239,14 @@ class Inventory:
 class Images:
     """The image files of a folder, by their paths in it, found by the names that labels give."""
 
-    def __init__(self, folder: Path, files: Mapping[str, Path]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        files: Mapping[str, Path],
+        named: dict[Path, tuple[int, int]],
+    ) -> None:
         self.folder = folder
-        # The best name of a file until now: with most of its folders, and fewest others.
-        self.named = dict[Path, tuple[int, int]]()
+        self.named = named
         self.by_path = files
         self.by_stem = dict[str, Path]()  # by paths in the folder, without suffix
         self.by_name = dict[str, list[Path]]()  # without folders and suffix
@@ -263,10 +267,15 @@ class Images:
 
         Leading folders, of the machine or the project of a labelling tool, may be missing here; in
         a folder that is here, the file has to be, too. A bare name has to belong to one file only.
-        Case and Unicode form may differ if only one path is alike. A file is of the
-        name that has had most of its folders, and fewest others.
+        Case and Unicode form may differ if only one path is alike. See ``claim``.
         """
-        found = self.find_any(name)
+        return self.claim(name, self.find_any(name))
+
+    def claim(self, name: str, found: Path | None) -> Path | None:
+        """A file of a name, unless another has had more of its folders, or as many and no others.
+
+        The names of a data set have all to be asked for before an answer is final.
+        """
         if found is None:
             return None
         rank = common_folders(name, str(found)), -len(parts_of(name))
@@ -333,6 +342,11 @@ def are_elsewhere(one: str, other: str) -> bool:
     """Return whether two paths of a file are in different folders: neither is the other's end."""
     fewest = min(map(len, map(parts_of, (one, other))))
     return common_folders(one, other) < fewest - 1
+
+
+def case_error(one: object, other: object) -> ValueError:
+    """The error of two folders that some systems take for one."""
+    return ValueError(f'{one} and {other} differ by their case: rename one')
 
 
 def state_of(about: os.stat_result) -> State:

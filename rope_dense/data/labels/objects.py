@@ -25,6 +25,7 @@ UNSEEN = re.compile(
     '[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]'
 )
 NO_IMAGE = 'object of an image that is not there'
+ELSEWHERE = 'image in another folder than its name says (taken by its name)'
 
 
 @dataclass

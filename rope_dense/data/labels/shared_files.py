@@ -41,8 +41,12 @@ class SharedFiles:
                 group = GROUPS[self.places.of(str(image)).split]
                 if not split or group in ('', split):
                     own[path] = image
-            self.known[split] = Images(self.images.folder, own)
+            self.known[split] = Images(self.images.folder, own, self.images.named)
         return self.known[split]
+
+    def claim(self, file: Path, name: str, image: Path | None) -> Path | None:
+        """The image of a name in a label file, see ``Images.claim``."""
+        return self.images.claim(os.path.join(file.parent, name), image)
 
     def split(self, labelled: Mapping[Path, Collection[Path]]) -> Splits:
         """Both splits, as of images that have a label file each.

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .files import read_numbered_lines, without_suffix
-from .inventory import VAL_PART, Images, Inventory
+from .inventory import VAL_PART, Images, Inventory, are_elsewhere
 from .label_folder import Split, SplitFiles
+from .objects import ELSEWHERE
 from .places import SPLITS, FileKind, FilePairs
 
 Splits = tuple[dict[str, Split], str]  # and what says which image is in which, in words
@@ -306,26 +307,35 @@ def read_lists(lists: Mapping[str, Path], pairs: FilePairs) -> ChosenByName:
     for path, place in pairs.images.items():
         by_key[place.key + os.path.splitext(path)[1]] = Path(path)
         by_path[path[start:]] = Path(path)
-    images = Images(pairs.home, by_key | by_path)
+    images = Images(pairs.home, by_key | by_path, {})
     orphan_of = {pairs.files[path].key: path for path in pairs.orphans}
     file_of = {image: path for path, image in pairs.image_of.items()}
     chosen = ChosenByName()
+    elsewhere: dict[str, None] = {}
+    lines = {}
     for name, file in lists.items():
+        lines[name] = [line for _, line in read_numbered_lines(file)]
+        for line in lines[name]:
+            listed_image(line, images)  # all names are known before one is taken
+    for name, given in lines.items():
         found: dict[str, None] = {}
         files = []
         absent = []
-        for _, line in read_numbered_lines(file):
+        for line in given:
             short = without_suffix(PER_CLASS.sub('', line))
             orphan = orphan_of.get(short)
             image = images.find(line) if orphan else listed_image(line, images)
             if image:
                 found[str(image)] = None
+                if are_elsewhere(short, pairs.images[str(image)].key):
+                    elsewhere[short] = None
             elif orphan:
                 files.append(orphan)
             else:
                 absent.append(short)
         files += filter(None, map(file_of.get, found))
         chosen[name] = Chosen(files, [*found], absent)
+    pairs.notes += [(ELSEWHERE, short) for short in elsewhere]
     return chosen
 
 
