@@ -90,6 +90,11 @@ def given_folder(
     if not folder.is_dir():
         raise ValueError(f'{folder}: no such folder of images; give it with --images')
     inventory = Inventory(folder)
+    if not inventory.images(inventory.root).by_path:
+        there = inventory.suffixes_in(inventory.root)
+        raise ValueError(
+            f'{folder} has no image ({there}): give the folder of the images with --images'
+        )
     form = FORMATS[format]
     source = Path(os.path.realpath(source))
     if val_share:

@@ -483,6 +483,17 @@ def test_a_folder_of_broken_labels_is_not_left_out(tmp_path: Path) -> None:
     assert 'Annotations/train/0.xml' in refusal(root)
 
 
+@pytest.mark.parametrize('val_share', [None, 0.2])
+def test_a_folder_without_images_is_named(
+    tmp_path: Path, val_share: float | None
+) -> None:
+    root = files(tmp_path, {'labels/a.xml': XML.format('cat'), 'pictures/a.txt': 'x'})
+    given = dict(images=root / 'pictures', val_share=val_share)
+    with pytest.raises(ValueError, match=r'pictures has no image \(1 \.txt\): give'):
+        convert_data('voc', root / 'labels', root / 'out/train.json', **given)
+    assert not (root / 'out').exists()
+
+
 @pytest.mark.parametrize('inner', ['', 'VOC2012/'])
 def test_converted_labels_are_split_as_a_training_splits_them(
     inner: str, tmp_path: Path
