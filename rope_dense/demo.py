@@ -13,7 +13,7 @@ from mmengine.device import get_device
 
 from .data.generated import ShapesSettings, write_shapes
 from .measure.evaluator import Evaluator
-from .measure.results import Results, header_text, row_text
+from .measure.results import Results, print_row
 from .measure.settings import Setting
 from .project.building import building
 from .project.identity import Identity
@@ -167,12 +167,11 @@ def evaluate_scales(
     for scale, config in configs.items():
         height, width = scaled_size(shapes, scale)
         row = evaluator.evaluate(Setting(f'{height}x{width}'), config)
-        if not rows:
-            print(header_text(row))
-        print(row_text(row), flush=True)
+        print_row(row, stored.rows[-1] if stored.rows else None)
         stored.add(row)
         sizes = dict(scale=scale, height=row['height'], width=row['width'])
         metrics = {name: row['metrics'][key] for name, key in METRICS.items()}
         seconds = row['seconds_per_image']
-        rows.append(dict(**sizes, **metrics, seconds_per_image=seconds))
+        about = dict(seconds_per_image=seconds, source=row['source'])
+        rows.append(dict(**sizes, **metrics, **about))
     return rows

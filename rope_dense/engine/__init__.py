@@ -3,6 +3,7 @@
 Others import::
 
     divergence: RunError, divergence_message
+    figure_source: EVALUATED, FigureSource, has_faster_coco
     optimizer: group_table_text, role_of
     preemption: PreemptionHook, Stopped
     progress_hook: ProgressHook

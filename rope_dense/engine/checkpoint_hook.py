@@ -7,6 +7,7 @@ import os
 import time
 from collections import deque
 from contextlib import nullcontext
+from dataclasses import asdict
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from mmengine.runner import CheckpointLoader, Runner
 from ..utils.disk import BEST, LAST, TRAINING
 from ..utils.results import Results
 from ..utils.validation import checked_integer
+from .figure_source import FigureSource
 from .train_loop import EVALUATED, AnyRunner, epoch_length
 
 
@@ -148,6 +150,7 @@ class AtomicCheckpointHook(CheckpointHook):
                 value=float(score),
                 iteration=runner.iter,
                 epoch=epoch,
+                source=asdict(FigureSource.of_runner(runner, 'val')),
             )
             self.lists.write_text(Path(runner.work_dir, BEST), json.dumps(record))
             if old and Path(old) != path:

@@ -19,6 +19,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import LogProcessor, Runner
 from tqdm import tqdm
 
+from .figure_source import FigureSource, log_source
 from .train_loop import epoch_length
 
 # Losses of one layer, of denoising queries or of the encoder, such as d0.loss_cls, dn_loss_bbox,
@@ -154,6 +155,8 @@ class ProgressHook(Hook):
     def before_train(self, runner: Runner) -> None:
         self.training = self.logged_at = time.monotonic()
         self.first = runner.iter
+        if runner.val_loop is not None:
+            log_source(runner)
 
     def after_train_iter(
         self, runner: Runner, batch_idx: int, *args: Any, **others: Any
@@ -224,7 +227,8 @@ class ProgressHook(Hook):
     def after_test_epoch(self, runner: Runner, metrics: dict | None = None) -> None:
         self.remove_bar()
         if runner.rank == 0:
-            print(figures_table_text(metrics or {}), flush=True)
+            source = FigureSource.of_runner(runner, 'test')
+            print(f'{source}\n{figures_table_text(metrics or {})}', flush=True)
 
     def show(
         self, runner: Runner, text: str, share: float, at_once: bool = False

@@ -8,8 +8,8 @@ Others import::
     evaluator: Evaluator
     plot: COLOURS, MARKERS, draw_resolutions, plot_resolutions, shown
     position_bias: biases, position_bias
-    results: ResultFile, ResultRow, Results, cell_text, csv_text, header_text,
-        headline, read_results, row_text, rows_csv_text
+    results: ResultFile, ResultRow, Results, cell_text, csv_text, headline,
+        print_row, read_results, rows_csv_text
     settings: FROM_CONFIG, Setting, combine
     speed: count_operations, noise, profile_call, profiled
     sweep: Sweep, evaluate_sizes

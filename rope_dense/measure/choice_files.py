@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from mmengine.config import Config
 
 from ..backbones.base import Backbone
+from ..engine.figure_source import FigureSource
 from ..project.contents import at_size, configured_size
 from ..utils.results import Results
 from ..utils.validation import parse_size
@@ -101,7 +102,8 @@ def write_choice(
             written.dump(partial / names[-1])
         text = json.dumps(content, indent=1) + '\n'
         (partial / 'choice.json').write_text(text)
-        draw_choice(choices, partial / 'choice.png')
+        source = FigureSource(**content['source'])
+        draw_choice(choices, partial / 'choice.png', source)
     configs = ', '.join(names)
     print(
         f'\n{results.folder}: choice.json, choice.png; {configs} for `rope-dense test`'
@@ -127,7 +129,9 @@ def window_argument(backbone: Backbone) -> str:
     return 'kernel_size' if 'kernel_size' in arguments else 'window_size'
 
 
-def draw_choice(choices: Sequence[Choice], out_file: Path) -> None:
+def draw_choice(
+    choices: Sequence[Choice], out_file: Path, source: FigureSource
+) -> None:
     """Draw the difference of each setting to the config's own, with its interval.
 
     One column for each size. What judged the chosen setting is hollow, below it.
@@ -157,7 +161,8 @@ def draw_choice(choices: Sequence[Choice], out_file: Path) -> None:
         axes.spines[['top', 'right']].set_visible(False)
         axes.grid(alpha=0.3, axis='x')
     gain = f"{choices[0].metric}: gain over the config's settings, 90 % interval\n"
-    gain += 'red: chosen, hollow on other images; yellow: within the spread of it'
+    gain += 'red: chosen, hollow on other images; yellow: within the spread of it\n'
+    gain += str(source)
     figure.supxlabel(gain, fontsize=9)
     figure.savefig(out_file, dpi=150)
 

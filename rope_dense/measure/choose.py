@@ -2,12 +2,13 @@
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.utils import to_2tuple
 
+from ..engine.figure_source import FigureSource
 from ..project.checks.data import build_dataset
 from ..project.contents import configured_size, datasets_of, trained_size
 from ..project.identity import Identity
@@ -116,8 +117,7 @@ def choose_scaling(
     evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=log)
     tests = sum(numbers)
     number = samples[0].number
-    images_each = 'validation image' if number == 1 else 'validation images'
-    print(f'{tests} tests of {number} {images_each} each')
+    print(f'{tests} tests of {number} {"image" if number == 1 else "images"} each')
     if number < FEW:
         few = f'fewer than {FEW} images: intervals are too narrow'
         if number < LEAST_IMAGES:
@@ -133,6 +133,7 @@ def choose_scaling(
         seed=seed,
         training_size=trained,
         identity=asdict(Identity.of(tested, str(config), weights)),
+        source=asdict(chooser.source()),
         sizes=[choice.content() for choice in choices],
     )
     with results:
@@ -190,7 +191,7 @@ def samples_of(
     chosen = min(images, total)
     if judge > total - chosen:
         raise UsageError(
-            f'--judge {judge}: of {total} validation images, --images {images} leaves '
+            f'--judge {judge}: of {total} images, --images {images} leaves '
             f'{total - chosen}'
         )
     return Sample(chosen, seed), Sample(judge, seed, chosen)
@@ -258,9 +259,14 @@ class Chooser:
             gain = self.difference(found, scores[0], sample, len(settings))
             tried.append(TriedSetting(setting, found.value, gain))
             if not self.done and found is scores[0]:
-                print(header_text(found.name, setting))
+                print(f'{self.source()}\n{header_text(found.name, setting)}')
             print(row_text(tried[-1]), flush=True)
         return tried, scores
+
+    def source(self) -> FigureSource:
+        """The source of the figures of the images that choose, once there was a test."""
+        source = self.evaluator.source(self.evaluator.config)
+        return replace(source, images=self.samples[0].number)
 
     def difference(
         self,

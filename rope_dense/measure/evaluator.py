@@ -20,6 +20,7 @@ from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
+from ..engine.figure_source import FigureSource
 from ..project.contents import at_size, configured_size, resize_steps
 from ..project.launch import launch_runner
 from ..project.weights import SelfLoadingModel
@@ -107,7 +108,16 @@ class Evaluator:
             width=width,
             metrics={name: rounded_metric(x) for name, x in metrics.items()},
             seconds_per_image=seconds,
+            source=asdict(self.source(config)),
         )
+
+    def source(self, config: Config) -> FigureSource:
+        """The source of the figures of the last test, of a config."""
+        assert self.runner is not None, 'settings can only be checked'
+        loop = self.runner.test_loop
+        metrics = loop.evaluator.metrics
+        weights = self.runner.cfg.get('load_from')
+        return FigureSource.of(config, loop.dataloader.dataset, metrics, weights)
 
     def apply(self, setting: Setting, config: Config | None = None) -> Config:
         """Set scaling, window and crops of the model; returns the config with the image size.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from ..data.labels.objects import printable_text
+from ..engine.figure_source import FigureSource
 from .results import SETTINGS, ResultFile
 
 COLOURS = (
@@ -14,6 +15,7 @@ COLOURS = (
 )  # fmt: skip
 STYLES = ('-', '--', ':', '-.')
 MARKERS = 'osD^vPX*'
+MOST_SOURCES = 4  # of the figures of a plot that are named below it
 LONGEST = 40  # characters of a name; longer ones would leave no room for the plot
 
 
@@ -106,6 +108,12 @@ def plot_resolutions(
     axes.spines[['top', 'right']].set_visible(False)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
+    sources = dict[str, None]()
+    for run in runs:
+        for row in run['rows']:
+            if 'source' in row:
+                sources[str(FigureSource(**row['source']))] = None
+    figure.supxlabel('\n'.join([*sources][:MOST_SOURCES]), fontsize=6)
     return figure
 
 

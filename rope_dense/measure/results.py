@@ -10,14 +10,15 @@ from typing import Any, NotRequired, TypedDict
 
 from mmengine.dist import is_main_process
 
+from ..engine.figure_source import FigureSource
 from ..project.identity import Identity
 from ..utils.results import Results as WrittenResults
 from ..utils.sizes import ImageSize
 from .settings import Setting
 
 SETTINGS = ('scaling', 'window', 'slide', 'tile')  # beside the size
-# The metrics that are plotted by default.
-HEADLINES = ('coco/bbox_mAP', 'dota/mAP', 'mIoU', 'accuracy/top1', 'rmse')
+# The metrics that are plotted by default; masks where there are any, as the best checkpoint.
+HEADLINES = 'coco/segm_mAP coco/bbox_mAP dota/mAP mIoU accuracy/top1 rmse'.split()
 FORMULA = ('=', '+', '-', '@', '\t', '\r')  # what it begins with
 COLUMNS = 6  # metrics in the table; the files have all
 WIDTHS = dict(
@@ -41,6 +42,9 @@ class ResultRow(TypedDict, total=False):
     width: int
     metrics: dict[str, float | None]
     seconds_per_image: float | None
+    source: dict[
+        str, Any
+    ]  # the fields of a ``FigureSource``; not of an earlier version
 
 
 class ResultFile(TypedDict):
@@ -150,7 +154,7 @@ def rows_csv_text(runs: Sequence[ResultFile]) -> str:
                 line[name] = row.get(name)
             line |= row['metrics']
             line['seconds_per_image'] = row.get('seconds_per_image')
-            lines.append(line)
+            lines.append(line | row.get('source', {}))
     return csv_text(lines)
 
 
@@ -187,6 +191,16 @@ def headline(names: Iterable[str]) -> str:
     """The main metric of a task: the first known one, else the first."""
     names = list(names)
     return next((name for name in HEADLINES if name in names), names[0])
+
+
+def print_row(row: ResultRow, before: ResultRow | None, note: str = '') -> None:
+    """Print a row as a line of the table; above it what is new, the source and the header."""
+    source = row.get('source')
+    if source and (before is None or before.get('source') != source):
+        print(FigureSource(**source))
+    if before is None:
+        print(header_text(row))
+    print(f'{row_text(row)}{note}', flush=True)
 
 
 def header_text(row: ResultRow) -> str:

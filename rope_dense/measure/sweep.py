@@ -23,7 +23,7 @@ from ..utils.validation import parse_size
 from .candidates import with_factor
 from .evaluator import Evaluator
 from .plot import draw_resolutions
-from .results import ResultRow, Results, header_text, headline, row_text
+from .results import ResultRow, Results, headline, print_row
 from .settings import FROM_CONFIG, Setting, Slide, combine
 
 
@@ -241,7 +241,7 @@ def evaluate_settings(
 
     The evaluator is None if there is a result of every setting.
     """
-    rows = []
+    rows = list[ResultRow]()
     for setting in settings:
         row = results.find(setting)
         note = ' (reused)'
@@ -250,9 +250,7 @@ def evaluate_settings(
             row = evaluator.evaluate(setting)
             note = ''
             results.add(row)
-        rows.append(row)
         if is_main_process():
-            if len(rows) == 1:
-                print(header_text(row))
-            print(f'{row_text(row)}{note}', flush=True)
+            print_row(row, rows[-1] if rows else None, note)
+        rows.append(row)
     return rows

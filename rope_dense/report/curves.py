@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 from pathlib import Path
 
+from ..engine.figure_source import FigureSource
 from ..measure.plot import plot_resolutions
 from ..measure.results import headline, read_results
 from ..project.run import Run
@@ -38,6 +39,8 @@ def read_summary(work_dir: Path) -> dict[str, str]:
     if record:
         step = f'epoch {record["epoch"]}, iteration {record["iteration"]}'
         summary['best'] = f'{record["metric"]} {record["value"]:.3f}, {step}'
+        if 'source' in record:  # not of an earlier version
+            summary['best'] += f' ({FigureSource(**record["source"])})'
     elif metrics:
         name = headline(metrics)
         steps, values = metrics[name]

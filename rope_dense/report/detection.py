@@ -35,7 +35,7 @@ from .painter import Colour, Crop, Painter, Picture
 from .predictions import (
     Ranked,
     ReadPicture,
-    build_loader,
+    evaluated_loader,
     picture_reader,
     predict_samples,
 )
@@ -67,7 +67,7 @@ MEANING = (
 
 def add_detection(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     """Add all sections on boxes, or masks; UsageError if the model predicts no instances."""
-    loader = build_loader(cfg)
+    loader = evaluated_loader(page, cfg)
     pictures, predictions = predict_objects(model, loader)
     masks = any(mask is not None for mask in predictions['mask'][:1])
     dataset = loader.dataset
@@ -75,8 +75,6 @@ def add_detection(page: ReportPage, cfg: Config, model: BaseModel) -> None:
         dataset = dataset.whole
     limit = box_limit(cfg)
     matches = match_truth(ground_truth(dataset, masks), predictions, masks, limit)
-    if limit is not None:
-        page.record.about['predictions of a class in an image'] = f'the {limit} best'
     # The matches have those that count: of many images there is no room for both.
     del predictions
     classes = model.dataset_meta['classes']

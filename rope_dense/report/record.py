@@ -66,6 +66,7 @@ class ReportRecord(Record):
 
     Attributes:
         checkpoint_sha256: of its weights.
+        source: the fields of the ``FigureSource`` of its figures.
         names: of its classes.
         settings: of its config, by their dotted keys.
         AP50: of a detector.
@@ -81,6 +82,7 @@ class ReportRecord(Record):
     names: Sequence[str]
     settings: dict[str, Any]
     checkpoint_sha256: str | None = None
+    source: dict[str, Any] | None = None
     AP50: float | None = None
     precision_recall: dict[str, Line] | None = None
     confusion: np.ndarray | list[list[int]] | None = None

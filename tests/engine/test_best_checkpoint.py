@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from mmengine.runner import Runner
 
 from helpers.toy_runs import log_of, toy_config, toy_run
 from rope_dense.engine import AtomicCheckpointHook
+from rope_dense.engine.figure_source import FigureSource
 from rope_dense.utils.disk import BEST
 
 pytestmark = [
@@ -99,7 +101,12 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_record_says_what_the_best_checkpoint_is(uninterrupted: Path) -> None:
     """Four iterations are an epoch."""
     assert record(uninterrupted) == dict(
-        file='best_score_iter_16.pth', metric='score', value=0.4, iteration=16, epoch=4
+        file='best_score_iter_16.pth',
+        metric='score',
+        value=0.4,
+        iteration=16,
+        epoch=4,
+        source=asdict(FigureSource(8, 'ToyData', evaluator='Given')),
     )
 
 

@@ -80,6 +80,7 @@ def test_a_terminal_has_a_bar_and_a_line_for_each_evaluation(
     assert 'Iter(' not in screen.getvalue() and 'Saving' not in screen.getvalue()
     lines = [line.rpartition('\r')[2] for line in screen.getvalue().split('\n')]
     lines = [line for line in lines if line and 'WARNING' not in line]
+    assert lines.pop(0).endswith('figures: 8 images of ToyData; Given')
     assert lines == [
         'epoch 1: score 0.100  (best so far)',
         'epoch 2: score 0.300  (best so far)',
@@ -166,7 +167,7 @@ def runner_of() -> SimpleNamespace:
     logger.setLevel(logging.INFO)
     data = ToyData(8)
     loader = DataLoader(data, batch_size=2, sampler=DefaultSampler(data))
-    evaluator = SimpleNamespace(evaluate=None)
+    evaluator = SimpleNamespace(evaluate=None, metrics=[])
     return SimpleNamespace(
         iter=0,
         rank=0,
@@ -175,7 +176,8 @@ def runner_of() -> SimpleNamespace:
         logger=logger,
         train_dataloader=loader,
         val_dataloader=[None] * 8,
-        val_loop=SimpleNamespace(evaluator=evaluator),
+        val_loop=SimpleNamespace(evaluator=evaluator, dataloader=loader),
+        cfg={},
     )
 
 
@@ -191,7 +193,8 @@ def lines_of(
 
 
 def test_slow_iterations_are_reported(caplog: pytest.LogCaptureFixture) -> None:
-    lines = lines_of(ProgressHook(seconds=0.1), runner_of(), caplog)
+    source, *lines = lines_of(ProgressHook(seconds=0.1), runner_of(), caplog)
+    assert source == 'figures: 8 images of ToyData'
     assert [line.split(',')[1] for line in lines] == [
         ' iteration 1 of 40',
         ' iteration 3 of 40',
@@ -207,6 +210,7 @@ def test_lines_of_the_logger_count(caplog: pytest.LogCaptureFixture) -> None:
     hook, runner = ProgressHook(seconds=0.1), runner_of()
     line = logging.makeLogRecord(dict(module='logger_hook', levelno=logging.INFO))
     hook.before_train(runner)
+    caplog.clear()
     hook.logged_at -= 1
     assert hook.is_for_screen(line)
     hook.first -= 1  # so that no iteration is the first one

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import pytest
 import torch
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 from mmengine.registry import MODELS
 from mmengine.runner import Runner
 from torch import nn
@@ -16,6 +17,7 @@ from helpers.rows import attributes, column, read_json
 from helpers.tool_names import Fails
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
 from rope_dense.backbones.base import Backbone
+from rope_dense.engine.figure_source import FigureSource
 from rope_dense.measure import choose as chooser
 from rope_dense.measure.candidates import settings_at
 from rope_dense.measure.choice_files import config_of
@@ -173,6 +175,9 @@ def test_the_config_of_a_size_gives_the_figures(
     said = capsys.readouterr().out
     assert larger['chosen'] == 0
     assert "fewer than 5 images: the config's own" in said
+    source = FigureSource(**content['source'])
+    assert (source.images, source.evaluator) == (2, 'IoUMetric')
+    assert source.checkpoint == Path(weights).name and str(source) in said
     table = [line.split()[:2] for line in said.splitlines()]
     assert ['size', 'scaling'] in table
     assert ['96', 'by_parts:1.5'] in table
@@ -226,7 +231,10 @@ def test_a_choice_is_judged_on_other_images(
 
     monkeypatch.setattr(chooser, 'score_images', score)
     samples = Sample(20), Sample(10, skip=20)
-    choices = chooser.Chooser(ConfigDict(), samples, draws=100, tests=4)
+    tests = SimpleNamespace(
+        config={}, source=lambda config: FigureSource(30, 'streets')
+    )
+    choices = chooser.Chooser(tests, samples, draws=100, tests=4)
     settings = [Setting('96'), Setting('96', 'linear'), Setting('96', 'by_parts')]
     choice = choices.choose(settings)
     assert (choice.chosen, choice.metric) == (1, 'mIoU')
@@ -239,7 +247,8 @@ def test_a_choice_is_judged_on_other_images(
     own, other = choice.judged
     assert own.difference.value == other.difference.value == 0
     assert attributes(choice.tried, 'tied') == [False, True, False]
-    assert 'not confirmed' in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.startswith('20 images of streets\n') and 'not confirmed' in printed
     kept = choices.choose([settings[0], settings[2]])
     assert (kept.chosen, kept.judged) == (0, None)
     assert attributes(kept.tried, 'tied') == [True, True]
@@ -255,7 +264,7 @@ def test_what_cannot_be_chosen(segmentor: str, weights: str, fails: Fails) -> No
             '--sizes 96 --draws 100 --scaling linear:2 linear:3 linear:4',
             '--draws 100: to compare 3 settings of a size with the config takes 120',
         ),
-        ('--images 2 --judge 1', '--judge 1: of 2 validation images'),
+        ('--images 2 --judge 1', '--judge 1: of 2 images'),
         ('--cfg-options val_evaluator.type=CityscapesMetric', 'CityscapesMetric'),
     ):
         fails(main, segmentor, weights, *options.split(), says=[message])

@@ -14,6 +14,7 @@ from mmengine.runner import Runner
 
 from helpers.rows import attributes, column, read_json
 from helpers.small_configs import small_config
+from rope_dense.engine.figure_source import FigureSource
 from rope_dense.measure.evaluator import ResolutionLoop
 from rope_dense.measure.plot import curves_of
 from rope_dense.measure.results import read_results
@@ -90,7 +91,8 @@ def test_figures_are_those_of_single_tests(
             alone = Runner.from_cfg(config).test()
             assert actual[size, scaling] == pytest.approx(alone)
     assert actual['48', 'config'] != actual['64x80', 'config']
-    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    printed = capsys.readouterr().out
+    table = [line.split() for line in printed.splitlines()]
     header = ['size', 'scaling', 'window', 'mIoU', 'aAcc', 'mAcc', 's/image']
     first = table.index(header) + 1
     assert [line[:2] for line in table[first : first + 4]] == [
@@ -102,6 +104,12 @@ def test_figures_are_those_of_single_tests(
     assert column(rows, 'width') == ['72', '80'] * 2
     for row in rows:
         assert float(row['mIoU']) == actual[row['size'], row['scaling']]['mIoU']
+    for row in read_results(tmp_path / 'resolutions.json')['rows']:
+        source = FigureSource(**row['source'])
+        assert (source.images, source.evaluator) == (2, 'IoUMetric')
+        assert source.checkpoint == Path(segmentor.checkpoint).name
+        assert printed.count(str(source)) == 1
+    assert column(rows, 'images') == ['2'] * 4
     assert cv2.imread(str(tmp_path / 'resolutions.png')).std() > 0
 
 

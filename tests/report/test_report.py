@@ -22,6 +22,7 @@ from helpers.rows import (
 )
 from helpers.small_configs import make_data, small_config
 from rope_dense.data.generated import METAINFO
+from rope_dense.engine.figure_source import FigureSource
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
 from rope_dense.project.run import Run
@@ -136,8 +137,10 @@ def test_report_of_a_run_and_two_side_by_side(
     report = read_json(folder / 'report' / 'report.json')
     assert report['about']['images'] == 2
     assert 'not_drawn' not in report
-    counted = report['about'].get('predictions of a class in an image')
-    assert counted == ('the 1000 best' if 'dino' in name else None)
+    source = FigureSource(**report['source'])
+    assert (source.images, source.checkpoint) == (2, 'best_mAP_iter_2.pth')
+    assert source.limit == (1000 if 'dino' in name else None)
+    assert report['about']['figures'] == str(source)
     head = dict(
         best='mAP 0.250, epoch 1, iteration 2',
         checkpoint=str(folder / 'best_mAP_iter_2.pth'),

@@ -2,10 +2,11 @@
 
 import contextlib
 import io
-from importlib.util import find_spec
 
 from mmdet.evaluation.metrics import coco_metric
 from pycocotools.cocoeval import COCOeval
+
+from ...engine.figure_source import has_faster_coco
 
 
 class OneLimit(COCOeval):
@@ -34,7 +35,7 @@ def use_one_limit() -> bool:
     (tests/project/test_coco_eval.py); False where it is not installed. mmdet's ``use_mp_eval``
     still evaluates with pycocotools.
     """
-    has_faster = find_spec('faster_coco_eval') is not None
+    has_faster = has_faster_coco()
     coco_metric.COCOeval = OneLimit
     if has_faster:
         from faster_coco_eval import COCOeval_faster

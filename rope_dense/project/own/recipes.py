@@ -25,6 +25,7 @@ from ...data.labels.evaluated import ALL
 from ...data.labels.kept import is_up_to_date
 from ...data.labels.splits import copies_in
 from ...data.mask_labels import class_numbers
+from ...engine.figure_source import EVALUATED
 from ...utils.config_parts import all_datasets, nodes
 from .adapt import adapt_config
 from .data import OwnData, check_root, files_in, own_inventory
@@ -41,7 +42,6 @@ from .settings import Given, Own, OwnObjects, OwnSemantic
 from .tasks import TASKS, Found, find_data, read_settings, stored_settings
 from .tiling import set_tiles, with_tiles
 
-EVALUATED = 'own_split'  # key of the split that an evaluation asks for
 # The config of a task by its settings and data.
 DERIVE: dict[str, Callable[[Any, OwnData], dict]] = dict(
     depth=depth_config,
