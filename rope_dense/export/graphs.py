@@ -126,7 +126,8 @@ class Graph(nn.Module, ABC):
         if not self.score:
             return [scores, *others]
         enough = scores >= self.score
-        index = enough.any(0).nonzero()[:, 0]
+        # TensorRT has NonZero of numbers alone.
+        index = (scores.amax(0) >= self.score).float().nonzero()[:, 0]
         found = [scores.where(enough, 0.0), *others]
         return [x.index_select(1, index) for x in found]
 

@@ -32,6 +32,7 @@ REFUSED = (
     'Loop',
     'Scan',
 )
+VARIADIC = ('Concat', 'Max', 'Mean', 'Min', 'Sum')
 
 
 def write_program(
@@ -50,6 +51,7 @@ def write_program(
         write_resize(model.graph, graph.resize)
     described = [(out.name, out.type, out.shape) for out in model.graph.outputs]
     simplify_model(model)
+    measure_floats(model.graph)
     if opset < TRANSLATED:
         version_converter.convert_version(model, opset, fallback=True)
     # A pass may have put other values there.
@@ -171,6 +173,11 @@ def simplify_model(model: ir.Model) -> None:
     Without onnxscript's rewriting rules, of which ONNX Runtime has its own: they take most of the
     time of its ``optimize``.
     """
+    for node in model.graph:
+        # Of one input, which few programs take.
+        if node.op_type in VARIADIC and len(node.inputs) == 1:
+            node.op_type = 'Identity'
+            node.attributes.clear()
     for _ in range(2):
         optimizer.fold_constants(model, output_size_limit=LARGEST_CONSTANT)
         common.RemoveUnusedNodesPass()(model)
@@ -186,6 +193,17 @@ def simplify_model(model: ir.Model) -> None:
         common.NameFixPass(),
         common.ClearMetadataAndDocStringPass(),
     )(model)
+
+
+def measure_floats(graph: ir.Graph) -> None:
+    """Take the size of images from what they are cast to: few programs compute with uint8."""
+    image = graph.inputs[0]
+    users = [node for node, _ in image.uses()]
+    casts = [node for node in users if node.op_type == 'Cast']
+    for node in users:
+        if casts and node.op_type == 'Shape':
+            node.replace_input_with(0, casts[0].outputs[0])
+    graph.sort()
 
 
 def forget_shapes(model: ir.Model) -> None:

@@ -107,6 +107,97 @@ def suppress(boxes: Any, scores: Any, threshold: float) -> Any:
     return op.ScatterND(none, index, op.GatherND(scores, index))
 
 
+def grid_sampler(x: Any, grid: Any, mode: int, padding: int, corners: bool) -> Any:
+    """Samples [N, C, h, w] of maps [N, C, H, W] at (x, y) [N, h, w, 2], by one Gather.
+
+    Bilinear, 0 outside. Not ``GridSample``, with which TensorRT errs: see docs/export.md.
+    """
+    if (mode, padding) != (0, 0):
+        raise ValueError('grid_sample must be bilinear, with zeros outside')
+    shape = op.Shape(x)
+    sides = op.Cast(op.Gather(shape, [3, 2]), to=1)  # W, H
+    last = op.Sub(sides, [1.0])
+    span = last if corners else sides
+    shifted = op.Mul(op.Add(op.Cast(grid, to=1), [1.0]), op.Mul(span, [0.5]))
+    places = shifted if corners else op.Sub(shifted, [0.5])  # [N, h, w, 2]
+    corner = op.Constant(value_floats=[0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0])
+    corner = op.Reshape(corner, [4, 1, 1, 1, 2])
+    cells = op.Add(op.Floor(places), corner)  # [4, N, h, w, 2]
+    inside = op.Min(op.Relu(cells), last)
+    share = op.Sub([1.0], op.Abs(op.Sub(places, cells)))
+    share = op.Where(op.Equal(inside, cells), share, [0.0])
+    share = op.CastLike(op.ReduceProd(share, [-1]), x)  # [4, N, h, w, 1]
+    one = op.Constant(value_floats=[1.0])
+    steps = op.Concat(one, op.Gather(sides, [0]), axis=0)
+    cell = op.ReduceSum(op.Mul(inside, steps), [-1], keepdims=0)  # [4, N, h, w]
+    number = op.Squeeze(op.Slice(shape, [0], [1]))
+    images = op.Unsqueeze(op.Range(0, number, 1), [1, 2])
+    area = op.ReduceProd(op.Slice(shape, [2], [4]))
+    index = op.Add(op.Cast(cell, to=7), op.Mul(images, area))
+    table = op.Reshape(op.Transpose(x, perm=[0, 2, 3, 1]), [-1, x.shape[1]])
+    values = op.Mul(op.Gather(table, index), share)  # [4, N, h, w, C]
+    return op.Transpose(op.ReduceSum(values, [0], keepdims=0), perm=[0, 3, 1, 2])
+
+
+def bicubic(x: Any, size: Any, corners: bool, scales: Any = None) -> Any:
+    """Maps [N, C, H, W] at another size, as a product with weights for each axis.
+
+    Not ``Resize``, which has no cubic mode in TensorRT.
+    """
+    if size is None or corners:
+        raise ValueError('bicubic maps must have a size, and align_corners=False')
+    rows, columns = (cubic_weights(x, axis, size[axis - 2]) for axis in (2, 3))
+    return op.MatMul(op.MatMul(rows, x), op.Transpose(columns, perm=[1, 0]))
+
+
+def cubic_weights(x: Any, axis: int, new: Any) -> Any:
+    """The share [new, old] of each place of an axis in the places of a new one.
+
+    Keys' kernel with a = -0.75, as in torch. What is outside is the place at the border.
+    """
+    old = op.Shape(x, start=axis, end=axis + 1)
+    new = op.Reshape(new, [1])
+    step = op.Div(op.Cast(old, to=1), op.Cast(new, to=1))
+    centres = op.Mul(op.Add(places(new), [0.5]), step)
+    around = op.Sub(places(op.Add(old, [4])), [2.0])  # two more at either end
+    far = op.Abs(op.Sub(op.Unsqueeze(op.Sub(centres, [0.5]), [1]), around))
+    far = op.Min(far, op.Constant(value_floats=[2.0]))
+    near = polynomial(far, 1.25, -2.25, 0.0, 1.0)
+    rest = polynomial(far, -0.75, 3.75, -6.0, 3.0)
+    weights = op.Where(op.LessOrEqual(far, [1.0]), near, rest)  # [new, old + 4]
+    last = op.Cast(op.Sub(old, [1]), to=1)
+    nearest = op.Unsqueeze(op.Min(op.Relu(around), last), [1])
+    return op.MatMul(weights, op.Cast(op.Equal(nearest, places(old)), to=1))
+
+
+def floor_divide(x: Any, y: Any) -> Any:
+    """Rounded down, also of negative numbers, without a comparison of truths."""
+    if x.dtype.is_floating_point():
+        return op.Floor(op.Div(x, y))
+    return op.Div(op.Sub(x, op.Mod(x, y)), y)
+
+
+def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+    """Within limits; of integers without Clip, which TensorRT has for floats alone."""
+    if x.dtype.is_floating_point():
+        return core.aten_clamp(x, low, high)
+    x = x if low is None else op.Max(x, op.CastLike(low, x))
+    return x if high is None else op.Min(x, op.CastLike(high, x))
+
+
+def places(number: Any) -> Any:
+    """0, 1, ... as float32, [number]."""
+    return op.Cast(op.Range(0, op.Squeeze(number), 1), to=1)
+
+
+def polynomial(x: Any, *factors: float) -> Any:
+    """The sum of powers of x, the highest first."""
+    total = op.Mul(x, [factors[0]])
+    for factor in factors[1:-1]:
+        total = op.Mul(op.Add(total, [factor]), x)
+    return op.Add(total, [factors[-1]])
+
+
 def same(x: Any, *_: Any) -> Any:
     """The input."""
     return op.Identity(x)
@@ -121,7 +212,8 @@ TABLE: dict[Callable, Callable] = {
     aten.rsub.Scalar: lambda x, other: op.Sub(op.CastLike(other, x), x),
     aten.square.default: lambda x: op.Mul(x, x),
     aten.argsort.default: lambda x, dim=-1: core.aten_sort(x, dim)[1],
-    aten.clip.default: core.aten_clamp,
+    aten.clamp.default: clamp,
+    aten.clip.default: clamp,
     aten.__and__.Tensor: core.aten_bitwise_and,
     aten.__or__.Tensor: core.aten_bitwise_or,
     aten.numpy_T.default: lambda x: op.Transpose(x),
@@ -129,6 +221,10 @@ TABLE: dict[Callable, Callable] = {
     aten.flatten.using_ints: flatten,
     aten.unflatten.int: unflatten,
     aten.broadcast_tensors.default: broadcast_tensors,
+    aten.floor_divide.default: floor_divide,
+    aten.grid_sampler.default: grid_sampler,
+    aten.grid_sampler_2d.default: grid_sampler,
+    aten.upsample_bicubic2d.vec: bicubic,
     aten.split_with_sizes.default: split_with_sizes,
     aten.rms_norm.default: rms_norm,
     aten.batch_norm.default: lambda *given: core.aten_native_batch_norm(*given[:8])[0],

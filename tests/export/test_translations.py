@@ -69,10 +69,12 @@ def numbers(x: Tensor) -> tuple[Tensor, ...]:
         1 - x,
         x.square(),
         x.clip(-0.5, 0.5),
-        x.double(),
+        x.half(),
         inside,
         lowest,
         order.argsort(),
+        order.clamp(2, 30) + order.clamp(max=9),
+        (order - 20) // 7,
     )
     return *some, *floats, *steps, F.dropout(x, 0.5, training=False) + 1
 
@@ -114,7 +116,26 @@ def layers(x: Tensor) -> tuple[Tensor, ...]:
     )
 
 
-@pytest.mark.parametrize('compute', [numbers, shapes, layers])
+TABLE = torch.randn(1, 4, 7, 9)
+
+
+def samples(x: Tensor) -> tuple[Tensor, ...]:
+    """Inside and outside of maps, one of one place; tables that grow and shrink."""
+    height, width = x.shape[2:]
+    grid = 3 * x[:, :2, :9].permute(0, 2, 3, 1)
+    single = x[:, :, :1, :1]
+    grown = F.interpolate(TABLE, (height, width), mode='bicubic')
+    return (
+        F.grid_sample(x, grid),
+        F.grid_sample(single, grid, align_corners=False),
+        F.grid_sample(x, grid / 3, align_corners=True),
+        grown,
+        F.interpolate(TABLE, (height // 4, width // 8), mode='bicubic'),
+        F.interpolate(x[:, :, :1], (width, height), mode='bicubic'),
+    )
+
+
+@pytest.mark.parametrize('compute', [numbers, shapes, layers, samples])
 @torch.no_grad()
 def test_operators_compute_the_same(
     compute: Callable[[Tensor], tuple[Tensor, ...]],

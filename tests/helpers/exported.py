@@ -13,6 +13,8 @@ from mmdet.structures import DetDataSample
 from mmseg.structures import SegDataSample
 from torch import Tensor, nn
 
+from helpers.onnx_operators import refused
+
 if TYPE_CHECKING:
     import onnx
     import onnxruntime
@@ -140,6 +142,7 @@ SPECIAL = (
 
 def assert_plain(path: Path, opset: int = 20) -> None:
     """Operators that programs have, types and names of outputs, no path of this machine."""
+    assert refused(onnx.load(path)) == []
     onnx.checker.check_model(path, full_check=True)
     model = onnx.load(path)
     assert [(one.domain, one.version) for one in model.opset_import] == [('', opset)]
