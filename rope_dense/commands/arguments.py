@@ -99,6 +99,25 @@ def add_cfg_options(parser: ToolParser) -> None:
     )
 
 
+def add_queries(parser: ToolParser) -> None:
+    """Add --queries, which ``load_config`` takes as an option."""
+    parser.add_argument(
+        '--queries',
+        type=queries_text,
+        action='append',
+        dest='cfg_options',
+        default=[],
+        metavar='N',
+        help='real-time detectors: objects of an image at most (as trained); more need tokens: one '
+        'for each 8 x 8 pixels, and a third as many from coarser maps',
+    )
+
+
+def queries_text(text: str) -> str:
+    """A type of numbers of queries: the option of ``load_config``."""
+    return f'queries={at_least(1)(text)}'
+
+
 def add_config(parser: ToolParser) -> None:
     """Add the options that change a config, which ``load_config`` takes."""
     parser.add_argument(

@@ -24,6 +24,7 @@ from .arguments import (
     ToolParser,
     add_cfg_options,
     add_model,
+    add_queries,
     at_least,
     image_size_text,
     values,
@@ -69,6 +70,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--opset', 'version of ONNX operators (%(default)s)', least=17, default=20
     )
     add_cfg_options(parser)
+    add_queries(parser)
     return parser.parse(argv)
 
 

@@ -16,6 +16,7 @@ from .arguments import (
     add_common,
     add_compile,
     add_model,
+    add_queries,
     add_split,
     values,
 )
@@ -34,6 +35,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     add_compile(parser)
     add_split(parser)
     add_common(parser)
+    add_queries(parser)
     return parser.parse(argv)
 
 

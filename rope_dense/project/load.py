@@ -18,6 +18,7 @@ from ..data.labels.evaluated import ALL, ASKED
 from ..utils.config_parts import nodes
 from ..utils.disk import is_remote
 from ..utils.errors import UsageError, usage_errors
+from ..utils.validation import checked_integer
 from .building import building
 from .contents import SECTIONS, task_of, write_convention
 from .find import Place, find_config, find_files, is_hub_model
@@ -59,7 +60,8 @@ def load_config(
     Args:
         path: of a config; or the name of a file of configs/own, such as 'detection'; or the folder
             of a run; or hf-hub:owner/name, or a folder with the files of such a model.
-        options: KEY=VALUE pairs of --cfg-options, or values by their dotted keys.
+        options: KEY=VALUE pairs of --cfg-options, or values by their dotted keys. queries=N is that
+            of a real-time detector, see ``queries_options``.
         work_dir: by default the run's or config's, else work_dirs/<name of the config or model>.
         data_root: folder of the data: `own.data_root`, or see ``with_data_root``.
         own: settings of own data by name, as they are; see ``rope_dense.project.own.settings``.
@@ -93,6 +95,8 @@ def load_config(
                     f'--data-root {data_root}, own.data_root={given["data_root"]}: give one of them'
                 )
         cfg = with_own(cfg, given, derives, found, split)
+    if 'queries' in pairs:
+        pairs |= queries_options(cfg, pairs.pop('queries'))
     merge_options(cfg, pairs)
     recipes.keep_given(cfg, 'options', pairs)
     for _, node in nodes(cfg._cfg_dict):
@@ -251,6 +255,25 @@ def read_options(options: Options) -> dict:
     with building(f'--cfg-options {" ".join(others)}'):
         read = parser.parse_args(others).pairs or {}
     return read | own
+
+
+def queries_options(cfg: Config, number: object) -> dict[str, int]:
+    """Options that let a real-time detector return ``number`` objects of an image.
+
+    Its queries are tokens and no parameters, so a trained model can return more or fewer.
+    """
+    head = str(cfg.get('model', {}).get('bbox_head', {}).get('type'))
+    if not head.endswith('DEIMHead'):
+        raise UsageError(
+            '--queries: only real-time detectors (realtime, realtime_masks, oriented) return more '
+            'objects without training; leave it out'
+        )
+    with usage_errors():
+        queries = checked_integer('queries', number, 1)
+    keys = ['model.bbox_head.num_queries', 'model.test_cfg.max_per_img']
+    if 'tta_model' in cfg:
+        keys.append('tta_model.tta_cfg.max_per_img')
+    return dict.fromkeys(keys, queries)
 
 
 def merge_options(cfg: Config, options: dict) -> None:

@@ -8,8 +8,10 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import STRATEGIES
 
+from helpers.grid import CONFIGS
 from helpers.tool_names import TOOLS, Fails, Main
 from rope_dense.measure.evaluate import enable_tta, saved_predictions
+from rope_dense.project.load import load_config
 from rope_dense.project.options import (
     apply_training_options,
     enable_amp,
@@ -19,6 +21,8 @@ from rope_dense.project.options import (
 )
 from rope_dense.utils.errors import UsageError
 from rope_dense_command import PACKAGES, command
+
+DEIM = 'deim/deimv2-s_vit-t_4xb8-488k_coco'
 
 
 @pytest.mark.parametrize('name', PACKAGES)
@@ -42,6 +46,26 @@ def test_processes_of_torchrun_are_connected(
     monkeypatch.setenv('LOCAL_RANK', '1')
     assert parse_args(argv).launcher == 'pytorch'
     assert parse_args([*argv, '--launcher', 'slurm']).launcher == 'slurm'
+
+
+@pytest.mark.parametrize(
+    'name, last', [('test', []), ('export', ['m.onnx']), ('predict', ['0'])]
+)
+def test_queries_of_a_trained_detector(
+    name: str, last: list[str], detector: str, weights: str
+) -> None:
+    """An option of the config, beside others."""
+    parse_args = import_module(f'rope_dense.commands.{name}').parse_args
+    more = ['--queries', '7', '--cfg-options', 'a=1']
+    options = parse_args([detector, weights, *last, *more]).cfg_options
+    assert options == ['queries=7', 'a=1']
+    cfg = load_config(str(CONFIGS / f'{DEIM}.py'), options[:1])
+    assert cfg.model.bbox_head.num_queries == cfg.model.test_cfg.max_per_img == 7
+    assert cfg.tta_model.tta_cfg.max_per_img == 7
+    with pytest.raises(UsageError, match='--queries: only real-time detectors'):
+        load_config(detector, options[:1])
+    with pytest.raises(UsageError, match='queries must be an integer from 1 up'):
+        load_config(str(CONFIGS / f'{DEIM}.py'), ['queries=few'])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='has an accelerator')

@@ -3,6 +3,8 @@
 Letters: B images, C channels, K classes, Q queries, M detections of an image.
 """
 
+import logging
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -198,24 +200,41 @@ class DEIMHead(BaseModule):
             images. Scores of duplicates, with ``nms_iou``, are 0.
         """
         prediction = self(maps)
-        scores, labels, query = self.best(prediction.logits)
-        corners = bbox_cxcywh_to_xyxy(take(prediction.boxes, query))
-        if self.nms_iou is not None:
-            scores = scores.masked_fill(is_duplicate(corners, labels, self.nms_iou), 0)
-            scores, order = scores.topk(scores.shape[1])
-            labels = labels.gather(1, order)
-            query = query.gather(1, order)
-            corners = take(corners, order)
-        boxes = in_pixels(corners, size)
+        scores, labels, query = self.best(prediction)
+        boxes = in_pixels(bbox_cxcywh_to_xyxy(take(prediction.boxes, query)), size)
         if prediction.masks is None:
             return scores, labels, boxes
         return scores, labels, boxes, prediction.masks.logits(query)
 
-    def best(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores, labels and queries [B, M] of the highest logits [B, Q, K]."""
-        scores = logits.float().sigmoid().flatten(1)
+    def best(self, prediction: Prediction) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores, labels and queries [B, M] of the highest logits; duplicates have score 0."""
+        scores = prediction.logits.float().sigmoid().flatten(1)
         scores, index = scores.topk(smaller(self.max_per_img, scores.shape[1]))
-        return scores, index % self.num_classes, index // self.num_classes
+        labels = index % self.num_classes
+        query = index // self.num_classes
+        if self.nms_iou is None:
+            return scores, labels, query
+        overlap = self.overlap(take(prediction.boxes, query), self.nms_iou)
+        scores = scores.masked_fill(is_duplicate(overlap, labels), 0)
+        scores, order = scores.topk(scores.shape[1])
+        return scores, labels.gather(1, order), query.gather(1, order)
+
+    def overlap(self, boxes: Tensor, iou: float) -> Tensor:
+        """True [B, M, M] where boxes [B, M, 4] overlap by above ``iou``."""
+        return overlap_above(bbox_cxcywh_to_xyxy(boxes), iou)
+
+    def warn_of_few_tokens(self, maps: Maps) -> None:
+        """Log once where images have fewer tokens than there shall be queries."""
+        tokens = sum(x.shape[2] * x.shape[3] for x in maps)
+        if tokens < self.num_queries:
+            log_once(
+                f'{self.num_queries} queries, but an image of this size has {tokens} tokens, '
+                'which are all used; a larger --size has more'
+            )
+
+    def kept(self, scores: Tensor) -> Tensor | slice:
+        """Which results of scores [M] are no duplicates."""
+        return slice(None) if self.nms_iou is None else scores > 0
 
     def predict(
         self,
@@ -232,6 +251,7 @@ class DEIMHead(BaseModule):
             size: (height, width) of the padded batch.
             rescale: as above.
         """
+        self.warn_of_few_tokens(maps)
         results = []
         outputs = zip(*self.predict_tensors(maps, size), strict=True)
         pairs = zip(batch_data_samples, outputs, strict=True)
@@ -241,7 +261,7 @@ class DEIMHead(BaseModule):
                 boxes = boxes / tensor_like(meta['scale_factor'], boxes).repeat(2)
             height, width = meta['ori_shape' if rescale else 'img_shape'][:2]
             boxes = boxes.minimum(tensor_like([width, height, width, height], boxes))
-            kept = slice(None) if self.nms_iou is None else scores > 0
+            kept = self.kept(scores)
             found = InstanceData(
                 scores=scores[kept], labels=labels[kept], bboxes=boxes[kept]
             )
@@ -253,22 +273,30 @@ class DEIMHead(BaseModule):
         return results
 
 
-def is_duplicate(
-    corners: Tensor,
-    labels: Tensor,
-    iou: float,
-) -> Tensor:
-    """True [B, M] for boxes [B, M, 4] that overlap an earlier one of their class by above ``iou``.
+@cache
+def log_once(message: str) -> None:
+    """Log a warning the first time that it is given."""
+    logging.getLogger(__name__).warning(message)
+
+
+def is_duplicate(overlap: Tensor, labels: Tensor) -> Tensor:
+    """True [B, M] for boxes that overlap, by ``overlap`` [B, M, M], an earlier one of their class.
 
     Fast NMS, of Bolya et al., "YOLACT: Real-time Instance Segmentation" (ICCV 2019): that one may
-    be repeated itself, so there is no loop, and it is traced for any batch and M. Checked against
-    mmdet's IoU, box by box, in tests/models/deim/test_detector.py.
+    be repeated itself, so there is no loop, and it is traced for any batch and M.
+    """
+    alike = overlap & (labels[:, :, None] == labels[:, None])
+    return alike.triu(1).any(1)
+
+
+def overlap_above(corners: Tensor, iou: float) -> Tensor:
+    """True [B, M, M] where boxes [B, M, 4] (left, top, right, bottom) overlap by above ``iou``.
+
+    Checked against mmdet's IoU, box by box, in tests/models/deim/test_detector.py.
     """
     near = torch.maximum(corners[:, :, None, :2], corners[:, None, :, :2])
     far = torch.minimum(corners[:, :, None, 2:], corners[:, None, :, 2:])
     shared = (far - near).clamp(min=0).prod(-1)
     area = (corners[..., 2:] - corners[..., :2]).clamp(min=0).prod(-1)
     union = area[:, :, None] + area[:, None] - shared
-    overlap = shared > iou * union  # [B, M, M]
-    alike = overlap & (labels[:, :, None] == labels[:, None])
-    return alike.triu(1).any(1)
+    return shared > iou * union

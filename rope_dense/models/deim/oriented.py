@@ -247,9 +247,8 @@ def rotated_iou(
 class OrientedDEIMHead(DEIMHead):
     """``DEIMHead`` for oriented boxes: annotations and predictions are mmrotate's.
 
-    It takes the arguments of ``DEIMHead``, without ``masks`` and ``test_cfg.nms_iou``; ``matching``
-    has ``kld_cost`` and ``loss_weights`` has ``kld`` in place of GIoU's. Boxes of predictions are
-    in le90.
+    It takes the arguments of ``DEIMHead``, without ``masks``; ``matching`` has ``kld_cost`` and
+    ``loss_weights`` has ``kld`` in place of GIoU's. Boxes of predictions are in le90.
 
     Raises:
         ValueError: ``masks`` are asked for.
@@ -287,11 +286,20 @@ class OrientedDEIMHead(DEIMHead):
     def predict_tensors(self, maps: Maps, size: ImageSize) -> tuple[Tensor, ...]:
         """As of ``DEIMHead``, with boxes [B, M, 5], (cx, cy, w, h, angle) in pixels, le90."""
         prediction = self(maps)
-        scores, labels, query = self.best(prediction.logits)
+        scores, labels, query = self.best(prediction)
         boxes = to_rotated(take(prediction.boxes, query))
         centre, sides, angle = boxes.split([2, 2, 1], -1)
         unit = (size[0] + size[1]) / 2
         return scores, labels, torch.cat([centre * unit, sides * unit, angle], -1)
+
+    def overlap(self, boxes: Tensor, iou: float) -> Tensor:
+        """True [B, M, M] where boxes [B, M, 7] overlap by about ``iou``, as Gaussians.
+
+        Of a box and its copy that is moved along a side the overlap is ``iou`` where their
+        divergence is the limit; of other pairs about so. A rotated IoU would not be traced.
+        """
+        moved = (1 - iou) / (1 + iou)  # in sides of the box
+        return divergence(boxes[:, :, None], boxes[:, None]) < 2 * moved**2
 
     def predict(
         self,
@@ -304,16 +312,19 @@ class OrientedDEIMHead(DEIMHead):
         # This package works without mmrotate.
         from mmrotate.structures.bbox import RotatedBoxes
 
+        self.warn_of_few_tokens(maps)
         results = []
         outputs = zip(*self.predict_tensors(maps, size), strict=True)
         pairs = zip(batch_data_samples, outputs, strict=True)
         for sample, (scores, labels, tensor) in pairs:
-            boxes = RotatedBoxes(tensor)
+            kept = self.kept(scores)
+            boxes = RotatedBoxes(tensor[kept])
             if rescale:
                 x, y = sample.scale_factor
                 boxes.rescale_((1 / x, 1 / y))
             boxes.regularize_boxes(self.box_convention)
-            results.append(InstanceData(scores=scores, labels=labels, bboxes=boxes))
+            found = InstanceData(scores=scores[kept], labels=labels[kept], bboxes=boxes)
+            results.append(found)
         return results
 
 

@@ -43,8 +43,9 @@ DEIM_BATCH = 32
 SHORT_RUN = 20_000  # images, each as often as it is trained on
 # Both against duplicates: 1.5 as published suppresses them later; docs/realtime.md
 SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
-# Queries: with the published 100 a step on a CPU takes 1.4 times as long.
-RANDOM_DENOISING = 20
+# Queries: with the published 100 of denoising a step on a CPU takes 1.4 times as long.
+RANDOM_QUERIES, RANDOM_DENOISING = 100, 20
+MOST_QUERIES = 900  # as DINO's; three for each object of the fullest image up to there
 # Of an anchor or proposal in an ignored object, which is no background then.
 IGNORED_SHARE = 0.5
 IOU_THRESHOLDS = [round(0.5 + 0.05 * step, 2) for step in range(10)]
@@ -165,8 +166,10 @@ def realtime_config(
     if own.weights is None and is_short and own.augment is None and own.mosaic is None:
         own = replace(own, augment='light')
     # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
-    head['num_queries'] = min(head['num_queries'], (least // 8) ** 2)
-    model['test_cfg']['max_per_img'] = head['num_queries']
+    queries = min(head['num_queries'], (least // 8) ** 2)
+    head['num_queries'] = model['test_cfg']['max_per_img'] = queries
+    merging = cfg['tta_model']['tta_cfg']
+    merging['max_per_img'] = max(merging['max_per_img'], queries)
     for _, step in nodes(all_pipelines(cfg)):
         if step.get('type') == 'Resize':
             sides = [round(side * own.size / 640 / 32) * 32 for side in step['scale']]
@@ -228,18 +231,23 @@ def set_last_batch(loader: dict, own: Own, data: OwnData, least_size: int) -> No
 
 
 def fit_model(cfg: dict, own: Own, data: OwnData) -> None:
-    """Set the backbone; random weights have the learning rate of the rest, and few queries."""
+    """Set the backbone, and queries for the fullest image.
+
+    Random weights have the learning rate of the rest, and few queries.
+    """
     vit = own.vit
     model = cfg['model']
     blocks = [vit.depth // 2 - 1, vit.depth * 3 // 4 - 1, vit.depth - 1]
     model['backbone'].update(arch=vit.arch, out_indices=blocks)
     model['neck']['in_channels'] = vit.channels
     fit.set_weights(cfg, own)
+    head = model['bbox_head']
     if own.weights is None:
         cfg['optim_wrapper']['paramwise_cfg']['lr_mult'] = {}
-        head = model['bbox_head']
-        head['num_queries'] = min(head['num_queries'], max(100, 3 * data.most_objects))
+        head['num_queries'] = RANDOM_QUERIES
         head['denoising']['num_queries'] = RANDOM_DENOISING
+    wanted = min(3 * data.most_objects, MOST_QUERIES)
+    head['num_queries'] = max(head['num_queries'], wanted)
 
 
 def end_schedulers(warmup: dict, cosine: dict, iterations: int) -> list[dict]:

@@ -12,7 +12,7 @@ from torch import nn
 
 from helpers.deim import CLASSES, close, config, ours, pair, randomise
 from rope_dense.models.deim.encoder import MeanMapPyramid
-from rope_dense.models.deim.head import is_duplicate
+from rope_dense.models.deim.head import is_duplicate, overlap_above
 from rope_dense.models.deim.queries import anchors_of
 
 SIZES = ((64, 64), (96, 96), (96, 160), (128, 64))
@@ -66,7 +66,7 @@ def test_which_boxes_are_repeated() -> None:
     boxes[:, 3] = boxes[:, 2]
     boxes[:, 5] = boxes[:, 5, [0, 1, 0, 1]]  # empty
     labels = torch.randint(0, 2, (2, 40))
-    found = is_duplicate(boxes, labels, 0.4)
+    found = is_duplicate(overlap_above(boxes, 0.4), labels)
     for some, numbers, actual in zip(boxes, labels, found, strict=True):
         overlaps = bbox_overlaps(some, some)
         for late in range(40):
@@ -89,11 +89,29 @@ def test_a_model_leaves_out_what_it_repeats() -> None:
     after = model(image, [DetDataSample(metainfo=meta)], mode='predict')[
         0
     ].pred_instances
-    kept = ~is_duplicate(before.bboxes[None], before.labels[None], 0.3)[0]
+    overlap = overlap_above(before.bboxes[None], 0.3)
+    kept = ~is_duplicate(overlap, before.labels[None])[0]
     assert 0 < kept.sum() < len(kept)
     assert torch.equal(after.scores, before.scores[kept])
     assert torch.equal(after.labels, before.labels[kept])
     assert torch.equal(after.bboxes, before.bboxes[kept])
+
+
+def test_a_trained_model_returns_more_boxes(caplog: pytest.LogCaptureFixture) -> None:
+    """Queries are tokens; where there are fewer, it is said once."""
+    model = ours('s')
+    randomise(model)
+    image = torch.randn(1, 3, 64, 96)
+    sample = DetDataSample(metainfo=dict(ori_shape=(64, 96), scale_factor=(1.0, 1.0)))
+    head = model.bbox_head
+    head.num_queries = head.selection.num_queries = head.max_per_img = 500
+    for _ in range(2):
+        (found,) = model(image, [sample], mode='predict')
+    assert len(found.pred_instances) == 500  # of 126 tokens, several classes each
+    assert caplog.messages == [
+        '500 queries, but an image of this size has 126 tokens, which are all used; a larger '
+        '--size has more'
+    ]
 
 
 def test_a_new_model_predicts_anchors_of_no_class() -> None:

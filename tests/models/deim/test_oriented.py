@@ -36,7 +36,7 @@ from rope_dense.models.deim.oriented_boxes import (
     from_rotated,
     to_rotated,
 )
-from rope_dense.models.deim.predictions import Targets
+from rope_dense.models.deim.predictions import Prediction, Targets
 from rope_dense.project import hub_config
 from rope_dense.project.contents import angle_version, task_of
 
@@ -253,6 +253,41 @@ def test_masks_are_not_for_oriented_boxes() -> None:
         ValueError, match=r'^masks: an oriented detector has boxes alone'
     ):
         MODELS.build(settings(masks={}))
+
+
+def test_rotated_boxes_that_overlap() -> None:
+    """Beside mmcv's IoU: copies moved along a side by shares of it, and other random boxes."""
+    head = oriented().bbox_head
+    some = rotated(60)
+    sides = some[:, 2:4]
+    angle = some[:, 4]
+    along = torch.stack([angle.cos(), angle.sin()], 1) * sides[:, :1]
+    shares = torch.linspace(0, 0.4, 60)
+    copies = torch.cat([some[:, :2] + shares[:, None] * along, some[:, 2:]], 1)
+    pair = [from_rotated(x) for x in (some, copies)]
+    found = head.overlap(torch.stack(pair, 1), 0.7)[:, 0, 1]
+    assert found.tolist() == ((1 - shares) / (1 + shares) > 0.7).tolist()
+    others = from_rotated(rotated(200))
+    apart = rotated_iou(others, others) < 0.4
+    assert not (head.overlap(others[None], 0.7)[0] & apart).any()
+
+
+def test_duplicates_are_left_out_where_nms_iou_asks_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
+    head = oriented().bbox_head
+    boxes = from_rotated(rotated(2)).repeat(2, 1)[None]
+    prediction = Prediction(torch.randn(1, 4, CLASSES), boxes)
+    monkeypatch.setattr(head, 'forward', lambda maps: prediction)
+    sample = DetDataSample(metainfo=dict(scale_factor=(1.0, 1.0)))
+    found = {}
+    for head.nms_iou in (None, 0.7):
+        (found[head.nms_iou],) = head.predict((), [sample], (64, 96))
+    assert len(found[None]) == 4 * CLASSES
+    assert len(found[0.7]) == 2 * CLASSES
+    best = prediction.logits[0].unflatten(0, (2, 2)).amax(0).sigmoid().flatten()
+    assert torch.equal(found[0.7].scores, best.sort(descending=True).values)
 
 
 @pytest.mark.parametrize('height, width', [(64, 64), (97, 130), (48, 80)])
