@@ -26,8 +26,7 @@ def read_colours(masks: Path) -> list[Colour]:
     """All colours of the masks in a folder, the most frequent first; ValueError above 255."""
     counts = Counter[int]()
     for path in mask_files(masks):
-        codes, numbers = np.unique(read_colour_codes(path), return_counts=True)
-        counts.update(dict(zip(codes.tolist(), numbers.tolist(), strict=True)))
+        counts += counted(read_colour_codes(path))
         if len(counts) > IGNORED:
             raise ValueError(
                 f'{path}: more than {IGNORED} colours; masks must have one flat colour for each '
@@ -75,8 +74,8 @@ def convert_masks(
 
     Sizes and names are compared with images in a folder, if it is given. Returns the number of
     masks, and what is unusual. FileExistsError for a file that is there already, ValueError for
-    masks without the colour of any class, or in which more than ``MOST_LEFT_OUT`` of the pixels
-    have none; nothing is written then.
+    masks of which more than ``MOST_LEFT_OUT`` of the pixels have the colour of no class. Nothing is
+    written then.
     """
     report = Report()
     targets: dict[Path, Path] = {}
@@ -90,9 +89,8 @@ def convert_masks(
                 f'{other} and {path} would both become {target.name}: remove one'
             )
     codes = [red << 16 | green << 8 | blue for red, green, blue in colours]
-    check_codes(codes, [*targets.values()], masks)
+    check_codes(codes)
     picture_of = matched_images(masks, images, report) if images else {}
-    odd = []
     lost = Counter[int]()
     total = 0
     with (
@@ -104,11 +102,11 @@ def convert_masks(
             labels = np.full(given.shape, IGNORED, np.uint8)
             for number, code in enumerate(codes):
                 labels[given == code] = number
-            others = np.unique(given[labels == IGNORED], return_counts=True)
-            lost.update(dict(zip(*map(np.ndarray.tolist, others), strict=True)))
+            others = given[labels == IGNORED]
+            lost += counted(others)
             total += given.size
-            if len(others[0]):
-                odd.append(path.name)
+            if len(others):
+                report.note(f'mask with colours of no class (now {IGNORED})', path.name)
             if path in picture_of:
                 shown = read_header(picture_of[path])
                 if (shown.height, shown.width) != labels.shape:
@@ -116,46 +114,43 @@ def convert_masks(
             file = fresh / target.relative_to(out)
             file.parent.mkdir(parents=True, exist_ok=True)
             write_labels(labels, file, colours)
-        share = f'{lost.total() / total:.2%} of the pixels'
-        most = colour_text(lost, codes)
-        if lost.total() > MOST_LEFT_OUT * total:
+        share = lost.total() / total
+        text = f'{share:.2%} of the pixels have a colour of no class, most'
+        if share > MOST_LEFT_OUT:
             raise ValueError(
-                f'{masks}: {share} have a colour of no class, most are {most}: give each colour '
-                f'a name in {CLASSES_FILE} (own.void leaves a class out), or mend the masks'
+                f'{masks}: {text} {most_text(lost, codes)}: name it in {CLASSES_FILE} (road '
+                '#804080; own.void leaves a class out), or mend the masks'
             )
-    kind = f'mask with colours of no class (now {IGNORED}; {share}, most are {most})'
-    for name in odd:
-        report.note(kind, name)
+    if lost:
+        report.note(text, most_text(lost, codes))
     return len(targets), report
 
 
-def colour_text(counts: Counter[int], codes: Sequence[int]) -> str:
+def counted(codes: np.ndarray) -> Counter[int]:
+    """How often each number of a colour is there."""
+    found, numbers = np.unique(codes, return_counts=True)
+    return Counter(dict(zip(found.tolist(), numbers.tolist(), strict=True)))
+
+
+def most_text(counts: Counter[int], codes: Sequence[int]) -> str:
     """The colour of most pixels, and whether that is one of ``codes`` in another order."""
-    ((code, _),) = counts.most_common(1) or [(TRANSPARENT, 0)]
+    ((code, _),) = counts.most_common(1)
     if code == TRANSPARENT:
         return 'transparent'
-    text = f'#{code:06x}'
     swapped = int.from_bytes(code.to_bytes(3, 'big'), 'little')
+    hint = ''
     if swapped in codes:
-        text += f' (a class is #{swapped:06x}: were the masks saved as BGR?)'
-    return text
+        hint = f' (a class is #{swapped:06x}: were the masks saved as BGR?)'
+    return f'#{code:06x}{hint}'
 
 
-def check_codes(codes: Sequence[int], files: Sequence[Path], masks: Path) -> None:
-    """Raise ValueError for too many or equal colours of classes, or if no mask has any."""
+def check_codes(codes: Sequence[int]) -> None:
+    """Raise ValueError for too many or equal colours of classes."""
     if len(codes) > IGNORED:
         raise ValueError(f'{len(codes)} classes: masks can have {IGNORED}')
     for number, code in enumerate(codes):
         if codes.index(code) < number:
             raise ValueError(f'two classes have the colour #{code:06x}')
-    if not any(np.isin(read_colour_codes(path), codes).any() for path in files):
-        found, counts = np.unique(read_colour_codes(files[0]), return_counts=True)
-        most = Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))
-        raise ValueError(
-            f'{masks}: no mask contains the colour of any class; {files[0].name} is mostly '
-            f'{colour_text(most, codes)} (a line of {CLASSES_FILE} is a name and its colour: '
-            'road #804080)'
-        )
 
 
 def matched_images(masks: Path, images: Path, report: Report) -> dict[Path, Path]:
