@@ -208,6 +208,10 @@ def test_what_only_one_of_two_runs_has_is_said(tmp_path: Path) -> None:
     assert rows[2]['AP, b'] == 0.5
     assert rows[2]['AP, a'] is rows[2]['AP, change'] is None
     assert 'Only one of them has dog' in (tmp_path / 'both' / 'index.html').read_text()
+    compare_runs(tmp_path / 'b', tmp_path / 'a', tmp_path / 'turned')
+    turned = read_json(tmp_path / 'turned' / 'report.json')['classes']
+    assert column(turned, 'class') == ['mean', 'cat', 'dog']
+    assert 'has dog' in (tmp_path / 'turned' / 'index.html').read_text()
     before = contents(tmp_path / 'a')
     with pytest.raises(ForeignFileError, match='is read by this command'):
         compare_runs(tmp_path / 'a', tmp_path / 'b', tmp_path / 'a')
