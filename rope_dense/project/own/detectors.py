@@ -75,6 +75,8 @@ def instance_config(own: OwnObjects, data: OwnData) -> dict:
     cfg = fit.read_recipe('stock_heads/mask-rcnn_vit-b_rope-mixed_8xb8-184k_coco.py')
     fit_recipe(cfg, own, data, size=1024, batch=64, milestones=[8 / 9, 26 / 27])
     cfg['default_hooks']['checkpoint']['save_best'] = 'coco/segm_mAP'
+    # Of a batch of which all is ignored, no class is learned.
+    cfg['find_unused_parameters'] = True
     test_cfg = cfg['model']['test_cfg']
     proposals = test_cfg['rpn']
     final = test_cfg['rcnn']
