@@ -154,12 +154,12 @@ def mean_iou(metric: BaseMetric, results: Sequence[tuple]) -> MeanIoU:
 
 
 def coco_precision(metric: BaseMetric, results: Sequence[tuple[dict, dict]]) -> MeanAP:
-    """COCO's mAP of the first kind of the metric, of the results of ``CocoMetric``.
+    """COCO's mAP of masks, if the metric has it, else of boxes, of results of ``CocoMetric``.
 
     Objects and predictions are matched by pycocotools, image by image.
     """
     truth, found = zip(*results, strict=True)
-    kind = 'segm' if metric.metrics[0] == 'segm' else 'bbox'
+    kind = 'segm' if 'segm' in metric.metrics else 'bbox'
     with tempfile.TemporaryDirectory() as folder:
         coco = metric._coco_api
         if coco is None:

@@ -27,6 +27,7 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from torch import Tensor
 
+from rope_dense.measure.results import headline
 from rope_dense.models.deim.detector import DEIM
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
@@ -108,7 +109,8 @@ def boxes_of(masks: Tensor, rotated: bool) -> Any:
         points = np.argwhere(mask)[:, ::-1].astype(np.float32)
         (x, y), (width, height), angle = cv2.minAreaRect(points)
         found.append([x, y, width + 1, height + 1, np.deg2rad(angle)])
-    boxes = RotatedBoxes(torch.tensor(found, dtype=torch.float32).reshape(-1, 5))
+    noise = np.random.default_rng(len(found)).normal(0, 0.2, (len(found), 5))
+    boxes = RotatedBoxes(torch.from_numpy(found + noise).float())
     boxes.regularize_boxes('le90')
     return boxes
 
@@ -182,33 +184,32 @@ def write_data(root: Path, sizes: Sequence[tuple[int, int]], deep: bool) -> Path
 
 @dataclass
 class Case:
-    """A run whose figures are compared: a task, its settings, and the pictures."""
+    """A run whose figures are compared: a task, its settings, and the pictures.
+
+    Args:
+        metric: the main one.
+        deep: 12 bits of 16.
+        sizes: height and width of each picture of a split.
+        tile: side of the tiles; None for whole pictures.
+    """
 
     task: str
-    kind: str = 'bbox'
+    metric: str = 'coco/bbox_mAP'
     deep: bool = False
     sizes: Sequence[tuple[int, int]] = ((SIDE, SIDE),) * 3
-    own: Sequence[tuple[str, object]] = ()
-    score: float = 0.0
+    tile: int | None = None
 
 
+LARGE = (128, 160), (SIDE, SIDE), (128, SIDE)
+MASKS = 'coco/segm_mAP'
 CASES = dict(
     boxes=Case('realtime'),
     deep=Case('realtime', deep=True),
-    masks=Case('realtime_masks', kind='segm'),
-    tiles=Case(
-        'realtime',
-        sizes=((128, 160), (SIDE, SIDE), (128, 96)),
-        own=[('tile', SIDE), ('overlap', 32)],
-        score=0.01,
-    ),
-    tiled_masks=Case(
-        'realtime_masks',
-        kind='segm',
-        sizes=((128, 160), (SIDE, SIDE), (128, 96)),
-        own=[('tile', SIDE), ('overlap', 32)],
-        score=0.01,
-    ),
+    masks=Case('realtime_masks', MASKS),
+    rotated=Case('oriented', 'dota/mAP'),
+    tiles=Case('realtime', sizes=LARGE, tile=SIDE),
+    tiled_masks=Case('realtime_masks', MASKS, sizes=LARGE, tile=SIDE),
+    tiled_rotated=Case('oriented', 'dota/mAP', sizes=LARGE, tile=SIDE),
 )
 
 
@@ -221,26 +222,33 @@ def test_one_figure_in_all_places(
 ) -> None:
     case = CASES[name]
     monkeypatch.setattr(DEIM, 'predict', predict)
+    if case.task == 'oriented':
+        pytest.importorskip('mmrotate')
     data = write_data(tmp_path / 'data', case.sizes, case.deep)
     run = train(case, data, tmp_path)
-    found = figures(run, data / 'val', tmp_path, case.score)
-    results = tmp_path / 'out' / 'results.json'
-    expected = pycocotools_figures(
-        data / 'annotations' / 'val.json', results, case.kind
-    )
-    assert 0.1 < expected['mAP'] < expected['mAP_50'] < 0.95
-    for place, values in found.items():
-        for key, value in expected.items():
-            said = values[f'coco/{case.kind}_{key}']
-            assert said == pytest.approx(round(value, 3), abs=1e-9), (place, key)
-    report = json.loads((run / 'report' / 'report.json').read_text())
-    mean = report['classes'][0]
-    assert mean['AP'] == pytest.approx(expected['mAP'], abs=1e-9)
-    assert mean['AP50'] == pytest.approx(expected['mAP_50'], abs=1e-9)
+    found = figures(run, data / 'val', case)
+    truth = data / 'annotations' / 'val.json'
+    evaluate = dota_figures if case.task == 'oriented' else coco_figures
+    expected = evaluate(truth, run / 'predictions', case.metric)
+    main, half, _ = expected.values()
+    assert 0.05 < main < half < 0.95
+    for place in ('training', 'test', 'sweep'):
+        for name, value in expected.items():
+            assert round(found[place][name], 3) == round(value, 3), (place, name)
+    assert headline(found['sweep']) == case.metric
+    assert [*run.glob(f'best_{case.metric.replace("/", "_")}_iter_*.pth')]
+    if case.task != 'oriented':
+        report = json.loads((run / 'report' / 'report.json').read_text())
+        choice = json.loads((run / 'scaling' / 'choice.json').read_text())
+        row = choice['sizes'][0]['rows'][0]
+        mean = report['classes'][0]
+        exact = [row['metric'], mean['AP'], mean['AP50']]
+        assert exact == pytest.approx([main, main, half], abs=1e-9)
 
 
 def train(case: Case, data: Path, folder: Path) -> Path:
-    config = own_file(folder, case.task, data, **dict(case.own))
+    own = {} if case.tile is None else dict(tile=case.tile, overlap=32)
+    config = own_file(folder, case.task, data, **own)
     assert call('train', config, '--work-dir', folder / 'run') == 0
     return folder / 'run'
 
@@ -258,44 +266,88 @@ def call(name: str, *arguments: object) -> int:
     return command(name)([*map(str, arguments)])
 
 
-def figures(run: Path, images: Path, folder: Path, score: float) -> dict[str, dict]:
+def figures(run: Path, images: Path, case: Case) -> dict[str, dict[str, float]]:
     """The figures of the training's log, of a test, and of a sweep; and predictions."""
     (log,) = run.glob('*/vis_data/scalars.json')
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    trained = next(line for line in lines if 'coco/bbox_mAP' in line)
+    trained = next(line for line in lines if case.metric in line)
     before = {*run.glob('*/*.json')}
     assert call('test', run) == 0
     (tested,) = {*run.glob('*/*.json')} - before
     assert call('eval_resolutions', run) == 0
     content = json.loads((run / 'resolutions.json').read_text())
+    if case.task != 'oriented':
+        given = ['--sizes', SIDE, '--scaling', 'linear:2', '--draws', 100]
+        assert call('choose_scaling', run, *given) == 0
     ids = images.parent / 'annotations' / f'{images.name}.json'
-    given = ['--out', folder / 'out', '--write', 'results', '--ids', ids]
-    assert call('predict', run, images, *given, '--score', score) == 0
-    return dict(
-        training=trained,
-        test=json.loads(tested.read_text()),
-        sweep=content['rows'][0]['metrics'],
-    )
+    given = ['--write', 'coco', 'results', '--ids', ids]
+    # A test on tiles counts no boxes below it.
+    given += ['--score', 0 if case.tile is None else 0.01]
+    assert call('predict', run, images, *given) == 0
+    sweep = content['rows'][0]['metrics']
+    return dict(training=trained, test=json.loads(tested.read_text()), sweep=sweep)
 
 
-def pycocotools_figures(truth: Path, results: Path, kind: str) -> dict[str, float]:
-    """AP of all sizes, counting all boxes of the fullest image."""
+def coco_figures(truth: Path, folder: Path, metric: str) -> dict[str, float]:
+    """AP of all IoUs, of 0.5 and of 0.75 by pycocotools, which counts all boxes."""
+    kind = 'segm' if metric == MASKS else 'bbox'
+    found = json.loads((folder / 'results.json').read_text())
+    for item in found:
+        if kind == 'segm':
+            del item['bbox']
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO(str(truth))
-        found = json.loads(results.read_text())
-        if kind == 'segm':
-            for item in found:
-                item.pop('bbox')
         evaluation = COCOeval(coco, coco.loadRes(found), kind)
         evaluation.params.maxDets = [1, 10, 1000]
         evaluation.evaluate()
         evaluation.accumulate()
-    precision = evaluation.eval['precision'][..., -1]  # [IoU, recall, class, area]
-    return dict(
-        mAP=precision[..., 0].mean(),
-        mAP_50=precision[0, ..., 0].mean(),
-        mAP_75=precision[5, ..., 0].mean(),
-    )
+    precision = evaluation.eval['precision'][..., 0, -1]  # [IoU, recall, class]
+    assert (precision > -1).all()
+    aps = [precision.mean(), precision[0].mean(), precision[5].mean()]
+    return dict(zip([metric, f'{metric}_50', f'{metric}_75'], aps, strict=True))
+
+
+def dota_figures(truth: Path, folder: Path, metric: str) -> dict[str, float]:
+    """AP at eleven recalls of rotated boxes, whose IoU is shapely's; of the same IoUs."""
+    shapely = pytest.importorskip('shapely')
+    shapes: list[dict[tuple[str, int], list[tuple[float, Any]]]] = []
+    for file in (truth, folder / 'predictions.json'):
+        content = json.loads(file.read_text())
+        names = {image['id']: image['file_name'] for image in content['images']}
+        numbers = {x['id']: n for n, x in enumerate(content['categories'])}
+        found: dict[tuple[str, int], list[tuple[float, Any]]] = {}
+        for item in content['annotations']:
+            shape = shapely.Polygon(np.reshape(item['segmentation'][0], (4, 2)))
+            place = names[item['image_id']], numbers[item['category_id']]
+            found.setdefault(place, []).append((item.get('score', 1), shape))
+        shapes.append(found)
+    aps = np.zeros((10, len(COLOURS)))
+    for index, threshold in enumerate(np.linspace(0.5, 0.95, 10)):
+        for label in range(len(COLOURS)):
+            aps[index, label] = dota_ap(*shapes, label, threshold)
+    names = [metric, 'dota/AP50', 'dota/AP75']
+    return dict(zip(names, [aps.mean(), aps[0].mean(), aps[5].mean()], strict=True))
+
+
+def dota_ap(truth: dict, predicted: dict, label: int, threshold: float) -> float:
+    """AP at eleven recalls of a class; a prediction is of the object that it overlaps most."""
+    outcomes = []
+    for image in {image for image, _ in predicted}:
+        objects = [shape for _, shape in truth.get((image, label), ())]
+        taken = set()
+        guesses = predicted.get((image, label), ())
+        for score, shape in sorted(guesses, key=lambda item: -item[0]):
+            ious = [shape.intersection(x).area / shape.union(x).area for x in objects]
+            best = int(np.argmax(ious)) if ious else -1
+            is_right = bool(ious) and ious[best] >= threshold and best not in taken
+            if is_right:
+                taken.add(best)
+            outcomes.append((-score, is_right))
+    right = np.cumsum([is_right for _, is_right in sorted(outcomes)])
+    recall = right / sum(len(truth[place]) for place in truth if place[1] == label)
+    precision = right / np.arange(1, len(right) + 1)
+    reached = [precision[recall >= at] for at in np.arange(11) / 10]
+    return float(np.mean([part.max(initial=0) for part in reached]))
 
 
 @pytest.mark.parametrize(
