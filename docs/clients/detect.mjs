@@ -17,6 +17,7 @@ const image = new ort.Tensor('uint8', pixels, [1, 3, info.height, info.width]);
 
 const { scores, boxes, labels } = await session.run({ image });
 scores.data.forEach((score, i) => {
+  if (score === 0) return; // no detection
   const label = Number(labels.data[i]), box = [...boxes.data.subarray(4 * i, 4 * i + 4)];
   console.log([about.classes?.[label] ?? label, score.toFixed(3), ...box.map(x => x.toFixed(1))].join('\t'));
 });

@@ -33,8 +33,16 @@ def test_size(width, height):
     return int(width * factor + 0.5), int(height * factor + 0.5)
 
 
+def read(picture):
+    """Upright, RGB of 8 bits."""
+    image = ImageOps.exif_transpose(Image.open(picture))
+    if image.mode.startswith('I'):  # grey of 16 bits
+        image = Image.fromarray((np.asarray(image) // 256).astype(np.uint8))
+    return image.convert('RGB')
+
+
 def draw(picture, drawn):
-    image = ImageOps.exif_transpose(Image.open(picture)).convert('RGB')
+    image = read(picture)
     width, height = test_size(*image.size)
     smooth = (about['resize'] or {}).get('antialias')  # as the test pipeline
     pixels = np.asarray(
@@ -72,7 +80,7 @@ def draw(picture, drawn):
         scale = np.divide(image.size, (width, height))
         detections = zip(*(value[0] for value in outputs.values()), strict=True)
         for score, box, label, *masks in detections:
-            if score >= least:
+            if score >= least and score > 0:
                 box = [*map(tuple, box.reshape(-1, 2) * scale)]
                 colour = tuple(colours[label])
                 for (

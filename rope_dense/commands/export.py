@@ -11,8 +11,8 @@ Examples:
 
 Exported detectors, segmentors (always for whole images, regardless of the config's test_cfg) and
 classifiers take images of 8-bit pixels; docs/export.md describes the outputs, which NAME.json lists
-beside the file. The file is run at three sizes and compared with the model, in OpenVINO too if that
-is installed.
+beside the file. The file is run on noise of three sizes and on two test images and compared with
+the model, in OpenVINO too if that is installed; a difference ends the command with an error.
 """
 
 import argparse

@@ -42,7 +42,7 @@ MEANING = dict(  # of outputs. B images of H x W pixels, K classes, M detections
     scores='of detections [B, M], highest first, 0 without one; of classes [B, K], no softmax',
     boxes='[B, M, 4] left, top, right, bottom in pixels; [B, M, 5] cx, cy, w, h, clockwise angle',
     corners='[B, M, 4, 2] (x, y) around each box',
-    labels='places in the list of classes, of detections [B, M] or of pixels [B, H, W]',
+    labels='places in the list of classes [B, M], -1 without a detection; of pixels [B, H, W]',
     logits='[B, K, H, W]',
     classes='probabilities [B, Q, K + 1], the last of no object',
     masks='[B, M or Q, H, W] bool, probabilities or logits (DEIM; if not resized, a quarter)',
@@ -131,9 +131,8 @@ def export(
     if classes is not None and len(classes) != number:
         allowed = f'{number} names' if number else 'None for a backbone'
         refuse('classes', list(classes), allowed)
-    if backbone_of(model).has_fixed_size:
+    if backbone_of(model).has_fixed_size:  # what it remembers becomes a constant
         with torch.no_grad():
-            # It remembers what becomes a constant of the file.
             graph(graph.example(1, *size))
     metadata = file_metadata(graph, size, batch, classes) | options
     metadata['colours'] = None
@@ -189,7 +188,8 @@ def graph_for(
         if isinstance(part, Graph) and top is not None:
             part.top = checked_integer('top', top, 1)
     if score is not None:
-        graph.score = checked_number('score', score, 0, below=1)
+        least = checked_number('score', score, 0, below=1)
+        graph.threshold = torch.full((1, 1), least)
     if resized:
         width, height = resized['scale']
         keep_ratio = resized['keep_ratio']
@@ -212,8 +212,7 @@ def check_export_path(path: Path) -> None:
         raise ValueError(
             f'{path}: give {names} (TorchScript would fix the size of images)'
         )
-    packages = FORMATS[path.suffix].packages
-    missing = [name for name in packages if not find_spec(name)]
+    missing = [x for x in FORMATS[path.suffix].packages if not find_spec(x)]
     if missing:
         raise ValueError(
             f"{path} needs {' and '.join(missing)}: pip install 'rope_dense[export]'"
@@ -347,8 +346,10 @@ def drop_assumptions(exported: ExportedProgram) -> None:
 def write_pt2(
     exported: ExportedProgram, path: Path, graph: Graph, metadata: dict
 ) -> None:
-    """Write an archive of torch.export, without the traced image and the paths of this machine."""
-    exported.example_inputs = None
+    """Write an archive of torch.export, without the paths of this machine."""
+    images, settings = exported.example_inputs
+    zeros = tuple(map(torch.zeros_like, images))  # AOTInductor needs an example
+    exported.example_inputs = zeros, settings
     for node in exported.graph.nodes:
         for name in ('stack_trace', 'nn_module_stack', 'torch_fn', 'from_node'):
             node.meta.pop(name, None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -25,6 +26,9 @@ from .client import Frame, Resize
 from .parts import replace_parts
 
 Outputs = tuple[Tensor, ...]  # of a graph, as it names them
+THRESHOLD = (
+    'threshold'  # name of the score in a file below which detections are left out
+)
 
 
 class Graph(nn.Module, ABC):
@@ -48,7 +52,7 @@ class Graph(nn.Module, ABC):
         formats: of the files that it can be written to.
         resize: of images that have any size; None if they come at the size of the model.
         top: detections of an image at most, without a limit None.
-        score: detections below it are left out.
+        threshold: score [1, 1], detections below it are left out; None without one.
 
     Raises:
         ValueError: a part of the model cannot be exported.
@@ -67,11 +71,12 @@ class Graph(nn.Module, ABC):
     formats: tuple[str, ...] = ('onnx', 'pt2')
     resize: Resize | None = None
     top: int | None = None
-    score = 0.0
+    threshold: Tensor | None
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
         self.dtype = dtype
+        self.register_buffer(THRESHOLD, None)
         backbone = backbone_of(model)
         stem = backbone.patch_embed
         self.patch_size = stem.patch_size
@@ -104,7 +109,7 @@ class Graph(nn.Module, ABC):
         results = self.results(self.preprocess(x), frame)
         found = dict(zip(self.outputs, results, strict=True))
         for names in self.detections:
-            kept = self.filtered(*map(found.__getitem__, names))
+            kept = self.filtered(names, *map(found.__getitem__, names))
             found |= zip(names, kept, strict=True)
         return tuple(found.values())
 
@@ -117,19 +122,25 @@ class Graph(nn.Module, ABC):
         """The outputs of each detector, its scores first."""
         return [list(self.outputs)] if self.task == 'detection' else []
 
-    def filtered(self, *outputs: Tensor) -> list[Tensor]:
-        """Outputs of a detector without detections after ``top``, or below ``score``.
+    def filtered(self, names: Sequence[str], *outputs: Tensor) -> list[Tensor]:
+        """Outputs of a detector without detections after ``top``, or below ``threshold``.
 
-        Where another image of the batch has more of them, the scores of an image are 0 there.
+        Where another image of the batch has more of them, the scores of an image are 0. What has a
+        score of 0 has the label -1, and zeros as box and mask.
         """
         scores, *others = map(self.first, outputs)
-        if not self.score:
-            return [scores, *others]
-        enough = scores >= self.score
-        # TensorRT has NonZero of numbers alone.
-        index = (scores.amax(0) >= self.score).float().nonzero()[:, 0]
-        found = [scores.where(enough, 0.0), *others]
-        return [x.index_select(1, index) for x in found]
+        if self.threshold is not None:
+            best = scores.amax(0, keepdim=True)
+            # TensorRT has NonZero of numbers alone.
+            index = (best >= self.threshold).float().nonzero()[:, 1]
+            scores = scores.where(scores >= self.threshold, 0.0)
+            scores, *others = [x.index_select(1, index) for x in (scores, *others)]
+        empty = scores <= 0
+        found = [scores]
+        for name, x in zip(names[1:], others, strict=True):
+            places = empty.view(*empty.shape, *[1] * (x.ndim - 2))
+            found.append(x.masked_fill(places, -1 if name.endswith('labels') else 0))
+        return found
 
     def first(self, x: Tensor) -> Tensor:
         """``top`` detections of x [B, M, ...]."""

@@ -8,7 +8,10 @@ from typing import Literal
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from mmengine.utils import to_2tuple
+from torch import Tensor
 
+from ..project.building import building
+from ..project.checks.data import build_dataset
 from ..project.checks.recipe import part_text
 from ..project.contents import stored_classes
 from ..project.hub import push_to_hub, save_for_hub
@@ -20,7 +23,7 @@ from ..utils.errors import UsageError
 from ..utils.progress import show_elapsed
 from ..utils.sizes import ImageSize
 from ..utils.validation import parse_size
-from .compare import compare_file
+from .compare import check_comparable, compare_file
 from .exporter import DTYPES, OPSET, Dynamic, check_export_path, export
 
 Precision = Literal['fp32', 'fp16', 'bf16', 'int8']
@@ -39,6 +42,7 @@ def export_model(
     top: int | None = None,
     score: float | None = None,
     opset: int = OPSET,
+    unchecked: bool = False,
     cfg_options: Iterable[str] | Mapping[str, object] = (),
 ) -> dict:
     """Write a trained model to a file, run that, and print its differences from the model.
@@ -49,15 +53,19 @@ def export_model(
         size: of the images, '800x1344' (height and width in pixels), '640', or 'dynamic'.
         resize: images of any size to the size of the test pipeline, in the file.
         batch, dtype, rgb, top, score, opset: see ``export``.
+        unchecked: accept a file that cannot be compared, or is wrong in a program.
 
     Returns:
         The metadata, see ``export``.
 
     Raises:
-        UsageError, CheckpointError, ValueError: the model cannot be read or exported so.
+        UsageError, CheckpointError, ValueError: the model cannot be read or exported so, or the
+            file does not compute what the model does.
     """
     out = Path(out)
     check_export_path(out)
+    if not unchecked:
+        check_comparable(out, dtype)
     precisions = {name: dtype for dtype, name in DTYPES.items()}
     pixels: ImageSize | Dynamic = 'dynamic'
     if size != 'dynamic':
@@ -89,10 +97,31 @@ def export_model(
     too_large = size_advice_text(metadata)
     if too_large:
         print(f'{out}: {too_large}')
+    pictures = []
+    try:
+        pictures = pictures_of(cfg)
+    except (UsageError, OSError) as error:
+        print(f'{out}: Not compared on images of the run: {error}')
     with show_elapsed(f'{out}: compared with the model'):
-        for line in compare_file(out, model, metadata):
-            print(f'{out}: {line}', flush=True)
+        try:
+            for line in compare_file(out, model, metadata, pictures):
+                print(f'{out}: {line}', flush=True)
+        except UsageError as error:
+            if not unchecked:
+                raise
+            print(f'WARNING: {error}')
     return metadata
+
+
+def pictures_of(cfg: Config) -> list[Tensor]:
+    """Two images [C, H, W] that the run is tested on, as its pipeline gives them to the model."""
+    loader = cfg.get('test_dataloader')
+    if loader is None:
+        return []
+    dataset = build_dataset(cfg, 'test_dataloader', loader.dataset)
+    places = {0, len(dataset) // 2} if len(dataset) else ()
+    with building('test_dataloader'):
+        return [dataset[place]['inputs'] for place in sorted(places)]
 
 
 def trained_model(

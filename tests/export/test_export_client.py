@@ -129,7 +129,12 @@ def test_graphs_with_options(tmp_path: Path) -> None:
         level = float(scores[:, 5:7].mean())
         enough = scores >= level
         number = int(enough.sum(1).max())
-        wanted = [x[:, :number] for x in (scores.where(enough, 0), boxes, labels)]
+        wanted = [
+            scores.where(enough, 0),
+            boxes.where(enough[..., None], 0),
+            labels.where(enough, -1),
+        ]
+        wanted = [x[:, :number] for x in wanted]
         assert_same(given(model, score=level)(small), wanted)
     deim = masked()  # padded to 96 x 96 pixels
     deim.data_preprocessor.pad_size_divisor = 48

@@ -38,7 +38,7 @@ def written(
     dims[0] = torch.export.Dim('batch')
     with exporter.quiet_tracing():
         exported = torch.export.export(
-            Program(compute).eval(),
+            compute if isinstance(compute, nn.Module) else Program(compute).eval(),
             (torch.randn(2, 3, 24, 40),),
             dynamic_shapes=(dims,),
             strict=False,
