@@ -138,7 +138,7 @@ def series_of_dimensions(dims: int, head_dim: int = 32) -> dict[str, Tensor]:
     """
     heads = dims // head_dim
     log = (
-        LogAxialRoPE(head_dim, heads, k_rope=1).fixed_frequencies().of_axis()
+        LogAxialRoPE(head_dim, heads, k_rope=1).frequency_source().of_axis()
     )  # [h, D / 4]
     return {
         'log-axial, per head (unit: half a side of the map)': log.flatten(),

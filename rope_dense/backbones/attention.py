@@ -150,7 +150,8 @@ class Attention(AttentionLayers):
         """
         assert plan is None or mask is None, 'windows have masks of their own'
         size = plan.window_size if plan is not None and plan.contiguous else None
-        rotary = None if self.rope is None else self.rope(x, grid, size)
+        rope = self.rope
+        rotary = None if rope is None else rope(x, grid, size)
         if plan is not None:
             qkv = plan.partition(qkv, self.padding(x, plan))  # [w, m, 3, h, D]
             if rotary is not None and (rotary.angles.ndim == 4 or not plan.contiguous):
@@ -246,7 +247,8 @@ class GlobalPrefixAttention(Attention):
         """
         if plan is None:
             return super().attend_tokens(x, qkv, grid, plan, mask)
-        rotary = None if self.rope is None else self.rope(x, grid)
+        rope = self.rope
+        rotary = None if rope is None else rope(x, grid)
         qkv = rotate_packed(qkv, rotary, self.num_prefix_tokens)
         scale = softmax_scale(qkv, rotary)
         prefix = qkv[:, : self.num_prefix_tokens]

@@ -114,7 +114,10 @@ def gather(
         is_filled: [S] bool, true at ``places``; None for nowhere.
         others: see ``Gather``, in its order.
     """
+    needs_grad = x.requires_grad or (fill is not None and fill.requires_grad)
     if not is_tracing():
+        if not (needs_grad and torch.is_grad_enabled()):
+            return gather_rows(x, fill, index, places)
         return Gather.apply(x, fill, index, places, inverse, inverse_places)
     out = x.index_select(0, index)
     if is_filled is None:
@@ -122,6 +125,18 @@ def gather(
     return torch.where(
         is_filled[:, None], x.new_zeros(()) if fill is None else fill, out
     )
+
+
+def gather_rows(
+    x: Tensor, fill: Tensor | None, index: Tensor, places: Tensor | None
+) -> Tensor:
+    """The forward of ``Gather``."""
+    out = x.index_select(0, index)
+    if places is not None and fill is None:
+        out.index_fill_(0, places, 0.0)  # assigned, a number would be uploaded to a GPU
+    elif places is not None and fill is not None:
+        out[places] = fill
+    return out
 
 
 class Gather(torch.autograd.Function):
@@ -150,13 +165,7 @@ class Gather(torch.autograd.Function):
         inverse_places: Tensor | None,
     ) -> Tensor:
         ctx.save_for_backward(index, places, inverse, inverse_places)
-        out = x.index_select(0, index)
-        if places is not None and fill is None:
-            # Assigned, a number would be uploaded to a GPU.
-            out.index_fill_(0, places, 0.0)
-        elif places is not None and fill is not None:
-            out[places] = fill
-        return out
+        return gather_rows(x, fill, index, places)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -196,7 +196,7 @@ def has_periods(rope: GridRoPE, weights: StateDict) -> bool:
     stored = weights.get(PERIODS)
     if stored is None or not isinstance(rope, AxialRoPE) or rope.series != 'periods':
         return False
-    periods = 2 * math.pi / rope.fixed_frequencies().of_axis().flatten()
+    periods = 2 * math.pi / rope.frequency_source().of_axis().flatten()
     has_shape = stored.shape == periods.shape
     return has_shape and torch.allclose(stored.float(), periods, BFLOAT16, 0)
 

@@ -21,7 +21,6 @@ from .frequencies import (
     AXIS_ORDERS,
     AxialFrequencies,
     AxisOrder,
-    FixedFrequencies,
     Series,
     axial_frequencies,
 )
@@ -74,23 +73,21 @@ class AxialRoPE(GridRoPE):
                 f'k_rope = {k_rope}), got {head_dim}'
             )
         self.low = 1.0  # factor of all frequencies, which LogAxialRoPE sets
-        self.learned, self.series, self.axes = learned, series, axes
+        self.learned, self.series, self.axes = False, series, axes
         self.k_rope, self.shared = k_rope, shared
-        if learned:
-            start = self.fixed_frequencies().of_axis().expand(num_heads, -1)
+        if learned:  # from the fixed values
+            start = self.frequency_source().of_axis().expand(num_heads, -1)
             self.freqs = nn.Parameter(start.repeat(2, 1, 1))  # [2, h, P / 2]
+            self.learned = True
 
     @property
     def supports_ntk(self) -> bool:
         return not self.learned and self.shared
 
-    def frequency_source(self) -> Tensor | FixedFrequencies:
+    def frequency_source(self) -> Any:
+        """A tensor if the frequencies are learned, else ``AxialFrequencies``."""
         if self.learned:
             return axial_frequencies(self.freqs.unbind(), AXIS_ORDERS[self.axes])
-        return self.fixed_frequencies()
-
-    def fixed_frequencies(self) -> AxialFrequencies:
-        """The frequencies that are not learned, or that learned ones start from."""
         heads = 1 if self.shared else self.num_heads
         channels = self.head_dim // self.k_rope
         return AxialFrequencies(

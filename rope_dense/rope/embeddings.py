@@ -16,7 +16,7 @@ from typing import final, get_args
 import torch
 from torch import Tensor, nn
 
-from ..utils.memo import memo
+from ..utils.memo import LastResult, memo
 from ..utils.sizes import Size
 from ..utils.validation import check_choice, checked_integer, checked_number
 from .frequencies import FixedFrequencies, axis_frequencies
@@ -116,6 +116,7 @@ class GridRoPE(RotaryEmbedding):
             )
         self.theta = checked_number('theta', theta, above=0)
         self.coordinates = build_coordinates(coordinates)
+        self.last_result = LastResult()
 
     @abstractmethod
     def frequency_source(self) -> Tensor | FixedFrequencies:
@@ -136,20 +137,32 @@ class GridRoPE(RotaryEmbedding):
         size = window_size or grid
         span = grid if self.coordinates.windows == 'map' else size
         # Angles are float32 whatever the precision of the model, or better.
-        dtype = torch.promote_types(x.dtype, torch.float32)
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         coordinates, freqs = self.coordinates, self.frequency_source()
         # Read once: another thread may set them.
         settings = (self.pair_layout, self.scaling)
         augments = self.training and coordinates.random
         if not isinstance(freqs, Tensor):
             if not augments:
-                return fixed_rotary(
-                    freqs, *settings, coordinates, size, span, dtype, device=x.device
+                return self.last_result(
+                    fixed_rotary,
+                    freqs,
+                    *settings,
+                    coordinates,
+                    size,
+                    span,
+                    dtype,
+                    device=x.device,
                 )
             freqs = freqs.tensor(x.device)
         # [n, 2]
-        positions = coordinates.positions(
-            *size, grid=span, device=x.device, dtype=dtype
+        positions = self.last_result(
+            Coordinates.positions,
+            coordinates,
+            *size,
+            grid=span,
+            device=x.device,
+            dtype=dtype,
         )
         if augments:
             positions = coordinates.augmented(positions)
@@ -213,7 +226,9 @@ def linear_rotary(
     size: Size,
 ) -> Rotary:
     """Angles of tokens at ``positions`` [n, 2], of a grid or window of ``size``."""
-    freqs, attention_scale = freqs.to(positions.dtype), 1.0
+    attention_scale = 1.0
+    if freqs.dtype != positions.dtype:
+        freqs = freqs.to(positions.dtype)
     if scaling is not None:
         freqs = scaling.scale(freqs, *size)
         attention_scale = scaling.attention_scale(*size)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, Literal, NamedTuple
@@ -48,10 +49,12 @@ class Rotary:
     def cos_sin(self) -> Tensor:
         """[..., n, h or 1, P, 2], the cosines and sines of the angles, without gradient."""
         # Training may use it later, if this object is remembered.
-        with torch.inference_mode(False), torch.no_grad():
-            out = self.angles.new_empty(*self.angles.shape, 2)
-            torch.cos(self.angles, out=out[..., 0])
-            torch.sin(self.angles, out=out[..., 1])
+        is_inference = torch.is_inference_mode_enabled()
+        with torch.inference_mode(False) if is_inference else nullcontext():
+            angles = self.angles.detach()
+            out = angles.new_empty(*angles.shape, 2)
+            torch.cos(angles, out=out[..., 0])
+            torch.sin(angles, out=out[..., 1])
             return out
 
     @property
@@ -98,6 +101,9 @@ def rotate_packed(
     how = implementation(qkv.device, qkv.dtype)
     if how is None:
         return rotate_definition(qkv, rotary, num_prefix_tokens)
+    needs_grad = qkv.requires_grad or rotary.angles.requires_grad
+    if not (needs_grad and torch.is_grad_enabled()):
+        return how.rotate(qkv, rotary.cos_sin, rotary.pair_layout, num_prefix_tokens)
     return Rotate.apply(
         qkv, rotary.angles, rotary.cos_sin, rotary.pair_layout, num_prefix_tokens, how
     )
@@ -302,7 +308,10 @@ def rotate_complex(
     table = torch.view_as_complex(cos_sin)
     # [B, n, 2, h, 2 P]
     pairs = out[:, num_prefix_tokens:, :2, :, : 2 * table.shape[-1]]
-    z = as_complex(pairs.to(torch.promote_types(out.dtype, cos_sin.dtype)), layout)
+    dtype = cos_sin.dtype
+    if out.dtype != dtype:
+        dtype = torch.promote_types(out.dtype, dtype)
+    z = as_complex(pairs if out.dtype == dtype else pairs.to(dtype), layout)
     z.mul_((table.conj() if inverse else table).unsqueeze(-3))
     if layout == 'half':
         for half, part in zip(pairs.chunk(2, -1), (z.real, z.imag), strict=True):
@@ -340,10 +349,10 @@ def as_complex(x: Tensor, layout: PairLayout) -> Tensor:
     """[..., 2 P] to [..., P] complex, a view where the memory allows it."""
     if layout == 'half':
         return torch.complex(*x.chunk(2, -1))
-    *strides, last = x.stride()
-    if last == 1 and not any(offset % 2 for offset in (*strides, x.storage_offset())):
-        return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-    return torch.complex(x[..., 0::2], x[..., 1::2])
+    try:
+        return torch.view_as_complex(x.view(*x.shape[:-1], -1, 2))
+    except RuntimeError:  # a stride or the offset is odd, or the last stride is not 1
+        return torch.complex(x[..., 0::2], x[..., 1::2])
 
 
 def split_pairs(x: Tensor, layout: PairLayout) -> tuple[Tensor, Tensor]:

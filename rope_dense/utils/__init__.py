@@ -12,7 +12,7 @@ Others import::
     imports: installation_advice, leave_out_import_noise, missing_packages
     journal: Journal, JournalError, damaged_error, remove_journal
     lock: exclusive
-    memo: is_tracing, memo, on_host
+    memo: LastResult, is_tracing, memo, on_host
     process: end_with_parent, peak_rss
     progress: bar, progress, show_elapsed
     results: ForeignFileError, HOME, Results, Write, read_records, results_below

@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar
+from weakref import ref
 
 import torch
 from cachetools import LRUCache
@@ -57,10 +58,8 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
         device: torch.device = kwargs['device']  # type: ignore[assignment]
         if is_tracing() or type(torch.empty(0, device=device)) is not Tensor:
             return function(*args, **kwargs)
-        stream = capturing = None
-        if device.type == 'cuda' and torch.cuda.is_initialized():
-            stream = torch.cuda.current_stream(device).cuda_stream
-            capturing = torch.cuda.is_current_stream_capturing()
+        stream = None if device.type == 'cpu' else stream_of(device)
+        capturing = stream is not None and torch.cuda.is_current_stream_capturing()
         key = function, args, *kwargs.items(), stream
         with LOCK:
             value = RESULTS.get(key)
@@ -78,6 +77,44 @@ def memo(function: Callable[Args, Value]) -> Callable[Args, Value]:
         return value  # type: ignore[return-value]
 
     return remembered
+
+
+def stream_of(device: torch.device) -> int | None:
+    """The stream of a GPU that work is added to; None elsewhere."""
+    if device.type != 'cuda' or not torch.cuda.is_initialized():
+        return None
+    return torch.cuda.current_stream(device).cuda_stream
+
+
+class LastResult:
+    """What ``memo`` remembered for the last call of one caller, for callers that repeat a call.
+
+    The arguments are compared, and not hashed: little Python runs for those that are the same
+    objects. A result is found as long as ``memo``, or anybody, has it. A copy has no last result.
+    """
+
+    def __init__(self) -> None:
+        self.entry: tuple[Any, Any] = (None, None)  # arguments, weak reference
+
+    def __call__(
+        self, function: Callable[..., Value], *args: Any, **kwargs: Any
+    ) -> Value:
+        """``function(*args, **kwargs)``, a function that ``memo`` decorates."""
+        if is_tracing() or torch._C._len_torch_dispatch_stack():  # as of fake tensors
+            return function(*args, **kwargs)
+        device = kwargs['device']
+        stream = None if device.type == 'cpu' else stream_of(device)
+        key = function, args, kwargs, stream
+        last_key, last = self.entry
+        value = last() if last_key == key else None
+        if value is None:
+            value = function(*args, **kwargs)
+            if stream is None or not torch.cuda.is_current_stream_capturing():
+                self.entry = key, ref(value)
+        return value
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return LastResult, ()
 
 
 def on_host(function: Function) -> Function:
@@ -118,8 +155,9 @@ def is_tracing() -> bool:
     differentiation. A kernel, a remembered result or a branch on a size must not be used then.
     """
     return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        torch.compiler.is_dynamo_compiling()
+        or torch.compiler._is_compiling_flag  # torch.export
+        or torch._C._is_tracing()  # torch.jit.trace
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
     )

@@ -79,7 +79,7 @@ def test_the_formula_as_printed():
     rope = LogAxialRoPE(64, 6, k_rope=1, shared=True, low=1.0, high=10**0.25)
     expected = [10 ** (j / 64) for j in range(16)]
     torch.testing.assert_close(
-        rope.fixed_frequencies().of_axis()[0], torch.tensor(expected)
+        rope.frequency_source().of_axis()[0], torch.tensor(expected)
     )
 
 
@@ -103,7 +103,7 @@ def test_2d_rope_with_frequencies_of_each_head(k_rope: int):
         [100 ** (-(j * 6 + head) / (n * 6)) for j in range(n)] for head in range(6)
     ]
     torch.testing.assert_close(
-        rope.fixed_frequencies().of_axis(), torch.tensor(expected)
+        rope.frequency_source().of_axis(), torch.tensor(expected)
     )
 
 
@@ -194,7 +194,7 @@ def test_steps_in_the_windows_of_a_swin(step: str):
             (angles[1, 0] - angles[0, 0])[0, 0],
             (angles[0, 1] - angles[0, 0])[0, -1],
         )
-        freqs = rope.fixed_frequencies().of_axis()[0]
+        freqs = rope.frequency_source().of_axis()[0]
         torch.testing.assert_close(of_y / freqs[0], of_x / freqs[-1])
         steps.append(float(of_y / freqs[0]))
 
