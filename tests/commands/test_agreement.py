@@ -48,6 +48,18 @@ model = dict(
     bbox_head=dict(embed_dims=32, decoder=dict(num_layers=2, feedforward_channels=32)),
 )
 """
+SEGMENTOR = """
+model = dict(
+    backbone=dict(
+        arch=dict(_delete_=True, embed_dims=32, depth=4, num_heads=2),
+        out_indices=(0, 1, 2, 3),
+        layer_scale_init_value=None,
+    ),
+    neck=dict(embed_dim=32),
+    decode_head=dict(in_channels=[32] * 4, channels=32),
+    auxiliary_head=dict(in_channels=32, channels=32),
+)
+"""
 
 
 def see(pixels: np.ndarray) -> list[tuple[int, float, np.ndarray]]:
@@ -141,8 +153,10 @@ def draw_picture(
     return pixels, objects
 
 
-def write_data(root: Path, sizes: Sequence[tuple[int, int]], deep: bool) -> Path:
-    """Pictures with many or few objects as COCO, in the order of other ids than the classes'."""
+def write_data(
+    root: Path, sizes: Sequence[tuple[int, int]], deep: bool, crowds: bool = False
+) -> Path:
+    """Pictures with many or few objects as COCO; with crowds each ninth one is ignored."""
     (root / 'annotations').mkdir(parents=True)
     for split in ('train', 'val'):
         (root / split).mkdir()
@@ -170,7 +184,7 @@ def write_data(root: Path, sizes: Sequence[tuple[int, int]], deep: bool) -> Path
                     bbox=[*low.tolist(), *(high - low).tolist()],
                     area=int(np.prod(high - low)),
                     segmentation=[corners.ravel().tolist()],
-                    iscrowd=0,
+                    iscrowd=int(crowds and len(annotations) % 9 == 0),
                 )
                 annotations.append(item)
         content = dict(images=images, annotations=annotations)
@@ -224,7 +238,8 @@ def test_one_figure_in_all_places(
     monkeypatch.setattr(DEIM, 'predict', predict)
     if case.task == 'oriented':
         pytest.importorskip('mmrotate')
-    data = write_data(tmp_path / 'data', case.sizes, case.deep)
+    crowds = case.task != 'oriented'  # DOTA has none
+    data = write_data(tmp_path / 'data', case.sizes, case.deep, crowds)
     run = train(case, data, tmp_path)
     found = figures(run, data / 'val', case)
     truth = data / 'annotations' / 'val.json'
@@ -253,12 +268,14 @@ def train(case: Case, data: Path, folder: Path) -> Path:
     return folder / 'run'
 
 
-def own_file(folder: Path, task: str, data: Path, **own: object) -> Path:
+def own_file(
+    folder: Path, task: str, data: Path, model: str = MODEL, **own: object
+) -> Path:
     """A config of a small model."""
     given = dict(data_root=str(data), backbone='tiny', weights=None, size=SIDE)
     given |= dict(batch_size=2, epochs=1, augment='light') | own
     path = folder / 'small.py'
-    path.write_text(f'task = {task!r}\nown = {given!r}\n{MODEL}')
+    path.write_text(f'task = {task!r}\nown = {given!r}\n{model}')
     return path
 
 
@@ -277,10 +294,13 @@ def figures(run: Path, images: Path, case: Case) -> dict[str, dict[str, float]]:
     assert call('eval_resolutions', run) == 0
     content = json.loads((run / 'resolutions.json').read_text())
     if case.task != 'oriented':
-        given = ['--sizes', SIDE, '--scaling', 'linear:2', '--draws', 100]
+        side = 64 if case.task == 'semantic' else SIDE
+        given = ['--sizes', side, '--scaling', 'linear:2', '--draws', 100]
         assert call('choose_scaling', run, *given) == 0
-    ids = images.parent / 'annotations' / f'{images.name}.json'
-    given = ['--write', 'coco', 'results', '--ids', ids]
+    given = []
+    if case.task != 'semantic':
+        ids = images.parent / 'annotations' / f'{images.name}.json'
+        given = ['--write', 'coco', 'results', '--ids', ids]
     # A test on tiles counts no boxes below it.
     given += ['--score', 0 if case.tile is None else 0.01]
     assert call('predict', run, images, *given) == 0
@@ -348,6 +368,50 @@ def dota_ap(truth: dict, predicted: dict, label: int, threshold: float) -> float
     precision = right / np.arange(1, len(right) + 1)
     reached = [precision[recall >= at] for at in np.arange(11) / 10]
     return float(np.mean([part.max(initial=0) for part in reached]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('tile', [None, SIDE // 2])
+def test_one_mean_iou_in_all_places(tile: int | None, tmp_path: Path) -> None:
+    """Of masks with unlabelled pixels and 12 bits of 16, also joined from tiles."""
+    data = write_data(tmp_path, ((SIDE, SIDE),) * 3, deep=tile is None)
+    for split in ('train', 'val'):
+        for kind in ('images', 'masks'):
+            (tmp_path / kind / split).mkdir(parents=True)
+        for path in sorted((data / split).glob('*.png')):
+            labels = np.zeros((SIDE, SIDE), np.uint8)
+            number = (10, 12, 144)[int(path.stem)]
+            seed = int(path.stem) + 100 * (split == 'val')
+            for label, corners in draw_picture((SIDE, SIDE), number, seed)[1]:
+                (left, top), (right, bottom) = corners[0], corners[2]
+                labels[top:bottom, left:right] = label
+            labels[:, :10] = 255
+            Image.fromarray(labels).save(tmp_path / 'masks' / split / path.name)
+            path.rename(tmp_path / 'images' / split / path.name)
+    own: dict = dict(classes=['none', *COLOURS], size=64)
+    if tile:
+        own |= dict(tile=tile, overlap=16)
+    config = own_file(tmp_path, 'semantic', tmp_path, SEGMENTOR, **own)
+    run = tmp_path / 'run'
+    assert call('train', config, '--work-dir', run) == 0
+    case = Case('semantic', 'mIoU', tile=tile)
+    found = figures(run, tmp_path / 'images' / 'val', case)
+    table = np.zeros((4, 256), int)
+    for path in sorted((run / 'predictions' / 'labels').glob('*.png')):
+        truth = np.asarray(Image.open(tmp_path / 'masks' / 'val' / path.name))
+        labels = np.asarray(Image.open(path))[truth < 255]
+        np.add.at(table, (truth[truth < 255], labels), 1)
+    right = np.diag(table)
+    union = table.sum(0)[:4] + table.sum(1) - right
+    expected = float(np.mean(right[union > 0] / union[union > 0]))
+    assert 0.01 < expected < 0.9
+    for place, values in found.items():
+        assert values['mIoU'] == pytest.approx(100 * expected, abs=0.006), place
+    report = json.loads((run / 'report' / 'report.json').read_text())
+    assert report['classes'][0]['IoU'] == pytest.approx(expected, abs=1e-9)
+    choice = json.loads((run / 'scaling' / 'choice.json').read_text())
+    row = choice['sizes'][0]['rows'][0]
+    assert row['metric'] == pytest.approx(100 * expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(
