@@ -104,6 +104,7 @@ class Criterion:
         weights: of the losses; what is left out is as in ``WEIGHTS``.
         mal_gamma: gamma.
         reg_scale: of the distributions, see ``distance_bins``.
+        masks_in_boxes: see ``MaskHead``.
     """
 
     default_weights = WEIGHTS
@@ -114,12 +115,15 @@ class Criterion:
         weights: dict,
         mal_gamma: float,
         reg_scale: float,
+        *,
+        masks_in_boxes: bool = False,
     ) -> None:
         self.matcher = matcher
         known = self.default_weights
         self.weights = known | checked_settings('loss_weights', weights, list(known))
         self.gamma = mal_gamma
         self.reg_scale = reg_scale
+        self.masks_in_boxes = masks_in_boxes
 
     def __call__(
         self,
@@ -184,7 +188,13 @@ class Criterion:
         mal = self.class_loss(prediction, targets, classes.pairs)
         found = dict(mal=mal / classes.number)
         if prediction.masks is not None:
-            sums = mask_losses(prediction.masks, targets, classes.pairs, POINT_RATIO)
+            sums = mask_losses(
+                prediction.masks,
+                targets,
+                classes.pairs,
+                POINT_RATIO,
+                in_boxes=self.masks_in_boxes,
+            )
             for name, loss in sums.items():
                 found[name] = loss / classes.number
         pairs = boxes.pairs

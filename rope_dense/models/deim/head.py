@@ -20,7 +20,7 @@ from ...utils.sizes import ImageSize, smaller
 from ..maps import Maps
 from .criterion import Criterion, Denoised, Outputs
 from .decoder import DEIMDecoder
-from .masks import MaskHead, in_image
+from .masks import MaskHead, end_at_boxes, in_image
 from .matching import Matcher
 from .predictions import (
     Losses,
@@ -103,7 +103,13 @@ class DEIMHead(BaseModule):
             self.mask_head = MaskHead(embed_dims, len(self.decoder.layers), **masks)
         matcher = self.parts.matcher(**matching)
         scale = self.decoder.reg_scale
-        self.criterion = self.parts.criterion(matcher, loss_weights, mal_gamma, scale)
+        self.criterion = self.parts.criterion(
+            matcher,
+            loss_weights,
+            mal_gamma,
+            scale,
+            masks_in_boxes=self.mask_head is not None and self.mask_head.in_boxes,
+        )
 
     def forward(self, maps: Maps) -> Prediction:
         """The prediction of layer ``eval_idx`` for maps [B, C, H, W], in evaluation mode."""
@@ -201,10 +207,14 @@ class DEIMHead(BaseModule):
         """
         prediction = self(maps)
         scores, labels, query = self.best(prediction)
-        boxes = in_pixels(bbox_cxcywh_to_xyxy(take(prediction.boxes, query)), size)
-        if prediction.masks is None:
+        found = take(prediction.boxes, query)
+        boxes = in_pixels(bbox_cxcywh_to_xyxy(found), size)
+        if self.mask_head is None or prediction.masks is None:
             return scores, labels, boxes
-        return scores, labels, boxes, prediction.masks.logits(query)
+        masks = prediction.masks.logits(query)
+        if self.mask_head.in_boxes:
+            masks = end_at_boxes(masks, found)
+        return scores, labels, boxes, masks
 
     def best(self, prediction: Prediction) -> tuple[Tensor, Tensor, Tensor]:
         """Scores, labels and queries [B, M] of the highest logits; duplicates have score 0."""

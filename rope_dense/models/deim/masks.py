@@ -12,10 +12,13 @@ from mmdet.models.losses.dice_loss import dice_loss
 from mmdet.models.utils import get_uncertain_point_coords_with_randomness
 from torch import Tensor, nn
 
+from ..maps import cell_centres, size_of
 from .layers import resize_map
-from .predictions import Losses, Masks, Pairs, Targets
+from .predictions import Losses, Masks, Pairs, Targets, tensor_like
 
 OVERSAMPLE, IMPORTANT = 3, 0.75  # of the points of a loss: are drawn, and chosen
+EDGE = 10.0  # how much logits fall in a place of a mask beyond a box
+LEAST_SIDE = 1.5
 CHUNK = 2**25  # values of the masks that are resized at a time
 
 
@@ -33,6 +36,9 @@ class MaskHead(nn.Module):
         eval_blocks: blocks that the map passes in evaluation. None: all up to the layer
             that counts, as in training. The source's evaluation, and so the results of its weights,
             have 1.
+        in_boxes: masks are learned at points in the boxes of their annotations alone, and end at
+            the boxes of their queries. They begin at 0, so that their losses move nothing else at
+            first. False: as in the source.
     """
 
     def __init__(
@@ -40,9 +46,11 @@ class MaskHead(nn.Module):
         channels: int,
         num_layers: int,
         eval_blocks: int | None = None,
+        in_boxes: bool = False,
     ) -> None:
         super().__init__()
         self.eval_blocks = eval_blocks
+        self.in_boxes = in_boxes
         self.blocks = nn.ModuleList(DepthwiseBlock(channels) for _ in range(num_layers))
         self.project = nn.Conv2d(channels, channels, 1)
         self.query_norm = nn.LayerNorm(channels)
@@ -53,6 +61,9 @@ class MaskHead(nn.Module):
         )
         self.query_project = nn.Linear(channels, channels)
         self.bias = nn.Parameter(torch.zeros(1))
+        if in_boxes:
+            nn.init.zeros_(self.query_project.weight)
+            nn.init.zeros_(self.query_project.bias)
 
     def forward(self, x: Tensor, queries: Sequence[Tensor]) -> list[Masks]:
         """Masks of the queries [B, Q, C] of each layer, with the largest map [B, C, H, W]."""
@@ -114,6 +125,8 @@ def mask_losses(
     targets: Targets,
     pairs: Pairs,
     ratio: int,
+    *,
+    in_boxes: bool = False,
 ) -> Losses:
     """Sums of the cross entropy and of the dice loss of masks, at points where they are unsure.
 
@@ -121,6 +134,7 @@ def mask_losses(
         masks, targets: of the batch.
         pairs: of queries and annotations.
         ratio: places of a mask for each point.
+        in_boxes: at any points in the boxes of the annotations.
     """
     logits = masks.of_pairs(pairs)[:, None]  # [M, 1, h, w]
     if not len(pairs):
@@ -128,9 +142,12 @@ def mask_losses(
     height, width = logits.shape[2:]
     number = max(height, height * width // ratio)
     with torch.no_grad():
-        points = get_uncertain_point_coords_with_randomness(
-            logits, None, number, OVERSAMPLE, IMPORTANT
-        )
+        if in_boxes:
+            points = points_in(targets.boxes[pairs.targets], number)
+        else:
+            points = get_uncertain_point_coords_with_randomness(
+                logits, None, number, OVERSAMPLE, IMPORTANT
+            )
         labels = targets.sample_masks(pairs.targets, points)
     grid = (2 * points - 1)[:, :, None]
     values = F.grid_sample(logits, grid, align_corners=False)[:, 0, :, 0]  # [M, P]
@@ -138,6 +155,27 @@ def mask_losses(
     shares = values.sigmoid()
     dice = dice_loss(shares, labels, eps=1.0, reduction='sum', naive_dice=True)
     return dict(mask=entropy.mean(1).sum(), dice=dice)
+
+
+def points_in(boxes: Tensor, number: int) -> Tensor:
+    """Random points [M, P, 2], (x, y) from 0 to 1, in boxes [M, 4]."""
+    shares = torch.rand(len(boxes), number, 2, device=boxes.device) - 0.5
+    centre, sides = boxes[:, None].chunk(2, -1)
+    return (centre + shares * sides).clamp(0, 1)
+
+
+def end_at_boxes(logits: Tensor, boxes: Tensor) -> Tensor:
+    """Mask logits [B, M, h, w] that are at most 0 at the sides of boxes [B, M, 4], less outside.
+
+    They fall in proportion to the distance, so a resized mask ends at the side, too. Sides count as
+    ``LEAST_SIDE`` places at least, so that a place is in each box.
+    """
+    size = size_of(logits)
+    scale = tensor_like([size[1], size[0]], boxes)
+    places = cell_centres(size, logits.device) * scale  # [h w, 2]
+    centre, sides = (boxes[:, :, None] * scale.repeat(2)).chunk(2, -1)
+    inside = sides.clamp(min=LEAST_SIDE) / 2 - (places - centre).abs()  # [B, M, h w, 2]
+    return logits.minimum(EDGE * inside.amin(-1).unflatten(2, size))
 
 
 def in_image(

@@ -13,7 +13,12 @@ from torch import Tensor
 
 from helpers.deim import CLASSES, close, ours
 from rope_dense.models.deim import masks as module
-from rope_dense.models.deim.masks import MaskHead, in_image, mask_losses
+from rope_dense.models.deim.masks import (
+    MaskHead,
+    end_at_boxes,
+    in_image,
+    mask_losses,
+)
 from rope_dense.models.deim.matching import Matcher
 from rope_dense.models.deim.predictions import Masks, Pairs, Prediction, Targets
 
@@ -50,6 +55,45 @@ def test_products_of_some_queries_and_at_some_points() -> None:
     first, second = given.split([2, 3])
     assert close(second.at(points), expected[:, 2:])
     assert first.features is given.features
+
+
+def test_masks_end_at_their_boxes() -> None:
+    """Resized by 8, a mask of high logits fills its box of several places; low ones stay."""
+    boxes = torch.tensor([[[0.5, 0.5, 0.4, 0.3], [0.1, 0.8, 0.3, 0.35]]])
+    logits = torch.full((1, 2, HEIGHT, WIDTH), 50.0)
+    size = (8 * HEIGHT, 8 * WIDTH)
+    found = in_image(end_at_boxes(logits, boxes)[0], size, size, size)
+    rows, columns = (torch.arange(length) + 0.5 for length in size)
+    for mask, (x, y, width, height) in zip(found, boxes[0], strict=True):
+        is_row = (rows / size[0] - y).abs() < height / 2
+        is_column = (columns / size[1] - x).abs() < width / 2
+        assert (mask.any(1) != is_row).sum() <= 2
+        assert (mask.any(0) != is_column).sum() <= 2
+        whole = is_row.sum() * is_column.sum()
+        assert 0.9 * whole < mask.sum() < 1.1 * whole  # corners are cut
+    assert torch.equal(end_at_boxes(-100 - logits, boxes), -100 - logits)
+
+
+def test_masks_in_boxes_are_learned_there_alone_and_begin_at_zero() -> None:
+    given, _ = masks()
+    truth = targets()
+    pairs = Pairs(torch.tensor([4, 1, QUERIES + 2]), torch.arange(3), COUNTS)
+    features = given.features.requires_grad_()
+    sums = mask_losses(given, truth, pairs, 1, in_boxes=True)
+    (gradient,) = torch.autograd.grad(sum(sums.values()), features)
+    far = torch.ones(BATCH, HEIGHT, WIDTH) > 0
+    rows = (torch.arange(HEIGHT) + 0.5) / HEIGHT
+    columns = (torch.arange(WIDTH) + 0.5) / WIDTH
+    for image, boxes in enumerate(truth.boxes.split(COUNTS)):
+        for x, y, width, height in boxes:
+            is_row = (rows - y).abs() < height / 2 + 1 / HEIGHT
+            is_column = (columns - x).abs() < width / 2 + 1 / WIDTH
+            far[image] &= ~(is_row[:, None] & is_column)
+    change = gradient.abs().sum(1)
+    assert change[~far].sum() > 0 and (change[far] == 0).all()
+    head = MaskHead(8, 1, in_boxes=True)
+    (begun,) = head(torch.randn(1, 8, 4, 4), [torch.randn(1, 3, 8)])
+    assert (begun.logits(torch.tensor([[0, 1, 2]])) == 0).all()
 
 
 def test_targets_are_sampled_at_the_nearest_pixel() -> None:
@@ -201,6 +245,21 @@ def test_results_have_masks_of_the_original_image() -> None:
     (sample,) = model(image, [DetDataSample(metainfo=meta)], mode='predict')
     assert sample.pred_instances.masks.shape == (30, 120, 150)
     assert sample.pred_instances.masks.dtype == torch.bool
+
+
+def test_results_end_at_their_boxes() -> None:
+    """Which are smaller than a place of a mask, of 4 pixels, here."""
+    model = ours('s', head=dict(MASKS, masks=dict(in_boxes=True)))
+    model.bbox_head.mask_head.bias.data.fill_(50.0)  # each mask is the whole image
+    meta = dict(scale_factor=(1.0, 1.0), ori_shape=(64, 96), img_shape=(64, 96))
+    image = torch.randn(1, 3, 64, 96)
+    (sample,) = model(image, [DetDataSample(metainfo=meta)], mode='predict')
+    found = sample.pred_instances
+    assert found.masks.any((1, 2)).all()
+    for mask, (left, top, right, bottom) in zip(found.masks, found.bboxes, strict=True):
+        rows, columns = mask.nonzero().unbind(1)
+        assert top - 4 < rows.min() and rows.max() < bottom + 4
+        assert left - 4 < columns.min() and columns.max() < right + 4
 
 
 def test_blocks_in_evaluation() -> None:
