@@ -30,9 +30,7 @@ from .from_config import build_rope
 from .layers import (
     PatchEmbed,
     build_norm,
-    init_transformer,
     linear_rates,
-    module_list,
     to_map,
 )
 from .neighbours import (
@@ -166,12 +164,7 @@ class RoPENAT(StagedBackbone):
                 blocks.append(Block(attn, mlp, norm_cfg, next(rates), scale))
             is_last = stage == len(channels) - 1
             stages.append(Stage(blocks, None if is_last else merging(width, norm_cfg)))
-        self.layers = module_list(stages)
-        self.add_norms(norm_cfg)
-        self.set_rope_scaling(rope_scaling)
-        self.apply(init_transformer)
-        self.freeze()
-        self.add_lora(lora)
+        self.add_stages(stages, norm_cfg, rope_scaling, lora)
 
     def block_plans(
         self, stage: int, x: Tensor, grid: Size, image: Tensor

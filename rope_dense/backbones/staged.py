@@ -14,7 +14,7 @@ from ..utils.sizes import Size
 from ..utils.validation import checked_indexes, checked_integer, refuse
 from .base import Backbone, FrozenStages, checked_frozen_stages
 from .block import Block, Plan, recompute
-from .layers import build_norm, module_list, to_map
+from .layers import build_norm, init_transformer, module_list, to_map
 
 
 class StagedBackbone(Backbone):
@@ -46,10 +46,21 @@ class StagedBackbone(Backbone):
         self.out_channels = [channels[index] for index in self.out_indices]
         self.out_strides = [patch_size * 2**index for index in self.out_indices]
 
-    def add_norms(self, norm_cfg: dict) -> None:
-        """Add the norm of each map, ``norm{i}``."""
+    def add_stages(
+        self,
+        stages: Sequence[Stage],
+        norm_cfg: dict,
+        rope_scaling: dict | None,
+        lora: dict | None,
+    ) -> None:
+        """Complete a constructor: the stages, and the norm of each map, ``norm{i}``."""
+        self.layers = module_list(stages)
         for index, channels in zip(self.out_indices, self.out_channels, strict=True):
             self.add_module(f'norm{index}', build_norm(norm_cfg, channels))
+        self.set_rope_scaling(rope_scaling)
+        self.apply(init_transformer)
+        self.freeze()
+        self.add_lora(lora)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         x, grid = self.patch_embed(image)  # [B, N, C]

@@ -24,9 +24,7 @@ from .from_config import build_attention, build_rope
 from .layers import (
     PatchEmbed,
     build_norm,
-    init_transformer,
     linear_rates,
-    module_list,
     pad_bottom_right,
 )
 from .staged import Stage, StagedBackbone, checked_stage_channels
@@ -152,12 +150,7 @@ class RoPESwin(StagedBackbone):
             is_last = stage == len(depths) - 1
             downsample = None if is_last else PatchMerging(width, patch_norm_cfg)
             stages.append(Stage(blocks, downsample))
-        self.layers = module_list(stages)
-        self.add_norms(norm_cfg)
-        self.set_rope_scaling(rope_scaling)
-        self.apply(init_transformer)
-        self.freeze()
-        self.add_lora(lora)
+        self.add_stages(stages, norm_cfg, rope_scaling, lora)
 
     def block_plans(
         self, stage: int, x: Tensor, grid: Size, image: Tensor

@@ -2,8 +2,8 @@
 
 Others import::
 
-    config_parts: all_datasets, leaf_datasets, nodes, pipelines, size_steps,
-        with_steps, without_labels
+    config_parts: LOADERS, all_datasets, leaf_datasets, nodes, pipelines,
+        size_steps, with_steps, without_labels
     configs: CONFIGS, DOCS, values_in
     disk: BEST, HUB, LAST, TRAINING, WEB, atomic_folder, atomic_write,
         atomic_write_text, is_disk_error, is_interrupt, is_remote,

@@ -4,6 +4,8 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+LOADERS = 'train_dataloader', 'val_dataloader', 'test_dataloader'
+
 
 def nodes(part: object, key: str = '') -> Iterator[tuple[str, Any]]:
     """Yield (config key, dict) of each dict at or below a part of a config, outer ones first."""
@@ -43,7 +45,7 @@ def leaf_datasets(dataset: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 def all_datasets(cfg: Any) -> Iterator[tuple[str, Any]]:
     """Yield (config key, data set) of each data set within the dataloaders of a config."""
-    for name in ('train_dataloader', 'val_dataloader', 'test_dataloader'):
+    for name in LOADERS:
         dataset = (cfg.get(name) or {}).get('dataset')
         if dataset:
             yield from leaf_datasets(dataset, f'{name}.dataset')

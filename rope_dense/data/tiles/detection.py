@@ -172,6 +172,16 @@ def detection_lines(found: InstanceData, place: TilePlace) -> list[dict]:
     return lines
 
 
+def instances_of(lines: Sequence[dict], is_rotated: bool) -> InstanceData:
+    """The boxes of lines, see ``detect``, with their scores and labels."""
+    key, columns = ('rbox', 5) if is_rotated else ('box', 4)
+    boxes = torch.tensor([line[key] for line in lines]).reshape(-1, columns)
+    found = InstanceData(bboxes=boxes)
+    found.scores = torch.tensor([line['score'] for line in lines])
+    found.labels = torch.tensor([line['label'] for line in lines], dtype=torch.long)
+    return found
+
+
 def upright(boxes: Tensor) -> Tensor:
     """The boxes (left, top, right, bottom) [N, 4] around rotated boxes [N, 5]."""
     corners = torch.from_numpy(rectangle_corners(boxes.numpy())).reshape(-1, 4, 2)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from mmengine.evaluator import Evaluator
 from mmengine.registry import EVALUATOR
-from mmengine.structures import BaseDataElement, InstanceData, PixelData
+from mmengine.structures import BaseDataElement, PixelData
 from torch import Tensor
 
 from ...utils.journal import Journal, damaged_error
@@ -25,6 +25,7 @@ from .detection import (
     UPRIGHT_IOU,
     TilePlace,
     detection_lines,
+    instances_of,
     suppress_duplicates,
 )
 from .image_file import LargeImage
@@ -145,19 +146,11 @@ class TileJoiner:
         self.lines += detection_lines(found, place)
         if not place.is_last:
             return
-        columns = found.bboxes.shape[1]
-        is_rotated = columns == 5
-        key = 'rbox' if is_rotated else 'box'
+        is_rotated = found.bboxes.shape[1] == 5
         merge_iou = ROTATED_IOU if is_rotated else UPRIGHT_IOU
         lines = suppress_duplicates(self.lines, merge_iou)
         self.lines = []
-        boxes = torch.tensor([line[key] for line in lines]).reshape(-1, columns)
-        joined = InstanceData(bboxes=boxes)
-        joined.scores = torch.tensor([line['score'] for line in lines])
-        joined.labels = torch.tensor(
-            [line['label'] for line in lines],
-            dtype=torch.long,
-        )
+        joined = instances_of(lines, is_rotated)
         if 'masks' in found:
             counts = [line['mask']['counts'].encode() for line in lines]
             joined.masks = [dict(size=list(place.size), counts=text) for text in counts]

@@ -8,12 +8,12 @@ import cv2
 import numpy as np
 import torch
 from mmengine.registry import VISUALIZERS
-from mmengine.structures import InstanceData
 
 from ..images.bands import LoadBands, picture
 from ..images.copies import Palette
 from ..images.drawing import draw, draw_depth
 from .band_image import open_image
+from .detection import instances_of
 
 if find_spec('mmdet'):
     from mmdet.structures import DetDataSample
@@ -73,16 +73,13 @@ def draw_boxes(
     """
     small, shrink = read_shrunken(path, bands)
     height, width = small.shape[:2]
-    if kind == 'mmrotate.RotLocalVisualizer':
-        boxes = torch.tensor([line['rbox'] for line in lines]).reshape(-1, 5)
-        boxes[:, :4] /= shrink
-    else:
-        boxes = torch.tensor([line['box'] for line in lines]).reshape(-1, 4) / shrink
+    is_rotated = kind == 'mmrotate.RotLocalVisualizer'
+    found = instances_of(lines, is_rotated)
+    found.bboxes[:, :4] /= shrink
+    if not is_rotated:
         # The visualizer warns beyond the last pixel.
-        boxes = boxes.minimum(torch.tensor([width - 1, height - 1] * 2))
-    found = InstanceData(bboxes=boxes)
-    found.labels = torch.tensor([line['label'] for line in lines], dtype=torch.long)
-    found.scores = torch.tensor([line['score'] for line in lines])
+        last = torch.tensor([width - 1, height - 1] * 2)
+        found.bboxes = found.bboxes.minimum(last)
     visualizer = VISUALIZERS.build(
         dict(
             type=kind,

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from ...utils.config_parts import nodes
+from ...utils.config_parts import LOADERS, nodes
 
 COCO_EPOCH = 3696  # iterations: 118,287 images, 32 in an iteration
 WARMUP = 2000  # iterations, or a tenth of a shorter run
@@ -90,8 +90,7 @@ def with_masks(
     ``base`` and ``model`` are as for ``set_stages``; ``stages`` is its result, if it was called.
     """
     added = dict(stages or {}, model=model)
-    loaders = ('train_dataloader', 'val_dataloader', 'test_dataloader')
-    for key in (*loaders, 'tta_pipeline'):
+    for key in (*LOADERS, 'tta_pipeline'):
         added[key] = copy.deepcopy(added.get(key) or base[key])
     for key in ('val_evaluator', 'test_evaluator'):
         added[key] = dict(metric=['bbox', 'segm'])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ...utils.config_parts import LOADERS
 from . import fit
 from .backbones import OwnBackbone, find_backbone
 from .data import OwnData
@@ -19,9 +20,9 @@ def adapt_config(own: OwnAdapt, data: OwnData) -> dict:
     vit = own.vit
     model = cfg['model']
     optimizer = cfg['optim_wrapper']['optimizer']
-    for name in ('val', 'test'):
-        cfg[f'{name}_dataloader']['batch_size'] = own.images_each
-        cfg[f'{name}_dataloader']['dataset']['every'] = -(-data.images // SAMPLE)
+    for name in LOADERS[1:]:
+        cfg[name]['batch_size'] = own.images_each
+        cfg[name]['dataset']['every'] = -(-data.images // SAMPLE)
     known = own.weights if own.teacher is None else own.teacher_weights
     model.update(num_pictures=data.images, backbone=backbone_config(vit, known))
     fit.set_weights(cfg, own)

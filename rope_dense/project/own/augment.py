@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...utils.config_parts import nodes
+from ...utils.config_parts import LOADERS, nodes
 
 AUGMENTS = ('published', 'light', 'none')
 FLIPS: dict[str, Any] = {
@@ -107,7 +107,5 @@ def kind(step: dict) -> str:
 
 def all_pipelines(cfg: dict) -> list[list[dict]]:
     """The pipelines of a config: training, validation, test and, where there are any, views."""
-    found = []
-    for name in ('train', 'val', 'test'):
-        found.append(cfg[f'{name}_dataloader']['dataset']['pipeline'])
+    found = [cfg[name]['dataset']['pipeline'] for name in LOADERS]
     return [*found, cfg.get('tta_pipeline') or []]

@@ -21,6 +21,7 @@ from ...data.labels.maps import PairsOf, write_pair_lists
 from ...data.labels.places import FileKind
 from ...data.labels.splits import WORDS
 from ...data.labels.unlabelled import write_picture_list
+from ...utils.config_parts import LOADERS
 from ...utils.disk import read_json_or_empty
 from ...utils.validation import did_you_mean
 from .images import Survey, settings_of_images, survey_images
@@ -48,12 +49,12 @@ class OwnData:
 
     def apply(self, cfg: dict) -> None:
         """Set files and classes of the data sets of a config, in place."""
-        for name in ('train', 'val', 'test'):
-            files = self.files['train' if name == 'train' else 'val']
+        for name in LOADERS:
+            files = self.files['train' if name == LOADERS[0] else 'val']
             metainfo: Part = dict(classes=tuple(self.classes))
             if self.palette:
                 metainfo['palette'] = self.palette
-            cfg[f'{name}_dataloader']['dataset'].update(metainfo=metainfo, **files)
+            cfg[name]['dataset'].update(metainfo=metainfo, **files)
         cfg['own_files'] = dict(self.files)
         cfg['own_state'] = self.state
         if self.text:

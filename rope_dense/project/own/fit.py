@@ -8,7 +8,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ...utils.config_parts import nodes, size_steps
+from ...utils.config_parts import LOADERS, nodes, size_steps
 from ...utils.configs import CONFIGS
 from .augment import all_pipelines, fit_augmentation, mirrored_text
 from .data import OwnData
@@ -142,9 +142,9 @@ def set_schedule(
     loader['batch_size'] = own.images_each
     # The cores of this job, not of the machine.
     workers = min(4, len(os.sched_getaffinity(0)))
-    for name in ('train', 'val', 'test'):
+    for name in LOADERS:
         # Persistent ones would keep their memory between evaluations.
-        cfg[f'{name}_dataloader'].update(num_workers=workers, persistent_workers=False)
+        cfg[name].update(num_workers=workers, persistent_workers=False)
     optimizer = cfg['optim_wrapper']['optimizer']
     scaled = optimizer['lr'] * math.sqrt(own.batch / recipe_batch)
     usual = RANDOM_LR if own.weights is None else float(f'{scaled:.3g}')
@@ -209,12 +209,11 @@ def finish_config(
         cfg['visualizer']['vis_backends'].append(dict(type='TensorboardVisBackend'))
     fit_augmentation(cfg, own.augment or 'published', own.flip, mosaic)
     fit_images(cfg, own, data.survey)
-    for name in ('val', 'test'):
-        loader = cfg[f'{name}_dataloader']
-        steps = loader['dataset']['pipeline']
+    for name in LOADERS[1:]:
+        steps = cfg[name]['dataset']['pipeline']
         if own.tile is None and any(step.get('keep_ratio') for step in steps):
             # Of another's shape in a batch an image would be padded, and found otherwise.
-            loader['batch_size'] = 1
+            cfg[name]['batch_size'] = 1
     mirrored = mirrored_text(cfg, data.classes)
     if mirrored and 'own_data' in cfg:
         cfg['own_data'] = f'{cfg["own_data"]}\n{mirrored}'

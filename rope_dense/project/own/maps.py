@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ...utils.config_parts import nodes
+from ...utils.config_parts import LOADERS, nodes
 from . import fit
 from .augment import all_pipelines
 from .data import OwnData
@@ -27,8 +27,8 @@ def semantic_config(own: OwnSemantic, data: OwnData) -> dict:
     )
     fit.resize_config(cfg, own.size / 512)
     data.apply(cfg)
-    for name in ('train', 'val', 'test'):
-        cfg[f'{name}_dataloader']['dataset']['type'] = 'ImageMaskDataset'
+    for name in LOADERS:
+        cfg[name]['dataset']['type'] = 'ImageMaskDataset'
     for _, step in nodes(all_pipelines(cfg)):
         if step.get('type') == 'LoadAnnotations':
             step.clear()
