@@ -34,9 +34,8 @@ from .scores import (
     compare_settings,
     draw_images,
 )
-from .settings import Setting
+from .settings import GROWTH, Setting
 
-GROWTH = (1, 1.5, 2)  # of the default sizes
 FOLDER = 'scaling'  # in the work folder
 FEW = 50  # images
 

@@ -21,9 +21,8 @@ from ..utils.sizes import ImageSize
 from ..utils.validation import parse_size
 from .plot import draw_resolutions
 from .results import ResultFile, ResultRow, csv_text
-from .settings import FROM_CONFIG, parse_scaling
+from .settings import FROM_CONFIG, GROWTH, parse_scaling
 
-GROWTH = (1, 1.5, 2)  # of the default sizes
 NAME = 'position_bias'  # of the folder in the work folder, and of the files
 RATIO = 'spread of a constant image / of noise'
 LINE = '{:<8}{:<7}{:<18}{:<7}'  # of a setting in the table

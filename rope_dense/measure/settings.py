@@ -9,6 +9,7 @@ from typing import Literal
 from ..backbones.archs import WindowSetting
 from ..utils.validation import parse_size
 
+GROWTH = (1, 1.5, 2)  # of the default sizes
 FROM_CONFIG = 'config'  # leaves a setting as the config has it
 NUMBER = r'-?\d*\.?\d+'
 SCALING = re.compile(rf'(\w+)(?::pretrain|:({NUMBER})(?:x({NUMBER}))?)?(?:\+(.*))?')
