@@ -2,7 +2,6 @@
 
 import io
 import logging
-import math
 import os
 import re
 import sys
@@ -19,6 +18,7 @@ from mmengine.registry import HOOKS
 from mmengine.runner import LogProcessor, Runner
 from tqdm import tqdm
 
+from .checkpoint_hook import is_empty
 from .figure_source import FigureSource, log_source
 from .train_loop import epoch_length
 
@@ -74,7 +74,7 @@ def figures_of(metrics: Mapping[str, object]) -> dict[str, dict[str, str]]:
             kind = KINDS.get(start, '')
             name = end if kind else name
             text = f'{value:.3f}' if value < 10 else f'{value:.2f}'
-            if math.isnan(value) or value == -1:
+            if is_empty(value):
                 text = '-'
             rows.setdefault(kind, {})[SHORT.get(name, name)] = text
     return rows or {'': {'no figures': '(the log file says why)'}}

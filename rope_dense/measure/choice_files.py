@@ -17,7 +17,7 @@ from ..project.contents import at_size, configured_size
 from ..utils.results import Results
 from ..utils.validation import parse_size
 from .evaluator import Evaluator
-from .plot import COLOURS
+from .plot import COLOURS, open_axes
 from .scores import Difference
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
@@ -158,8 +158,7 @@ def draw_choice(
         title = f'{choice.setting.size} pixels: {choice.tried[0].metric:.3f}'
         axes.set_title(title, fontsize=9)
         axes.tick_params(axis='x', labelsize=8)
-        axes.spines[['top', 'right']].set_visible(False)
-        axes.grid(alpha=0.3, axis='x')
+        open_axes(axes, 'x')
     gain = f"{choices[0].metric}: gain over the config's settings, 90 % interval\n"
     gain += 'red: chosen, hollow on other images; yellow: within the spread of it\n'
     gain += str(source)

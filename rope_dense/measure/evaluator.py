@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import math
 import time
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
+from ..engine.checkpoint_hook import is_empty
 from ..engine.figure_source import FigureSource
 from ..project.contents import at_size, configured_size, resize_steps
 from ..project.launch import launch_runner
@@ -266,4 +266,4 @@ class ResolutionLoop(TestLoop):
 def rounded_metric(value: float) -> float | None:
     """A metric to six places; None where it is not defined: COCO gives -1 there, others NaN."""
     value = round(float(value), 6)  # mmseg's are float32
-    return None if math.isnan(value) or value == -1 else value
+    return None if is_empty(value) else value

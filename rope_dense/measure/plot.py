@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..data.labels.objects import printable_text
@@ -105,8 +106,7 @@ def plot_resolutions(
         axes.axhline(0, color='gray', linewidth=1)
     axes.set_xticks(sorted(sides))
     axes.tick_params(axis='x', rotation=45)
-    axes.spines[['top', 'right']].set_visible(False)
-    axes.grid(alpha=0.3)
+    open_axes(axes)
     axes.legend(frameon=False, fontsize=8)
     sources = dict[str, None]()
     for run in runs:
@@ -115,6 +115,12 @@ def plot_resolutions(
                 sources[str(FigureSource(**row['source']))] = None
     figure.supxlabel('\n'.join([*sources][:MOST_SOURCES]), fontsize=6)
     return figure
+
+
+def open_axes(axes: Axes, grid: Literal['both', 'x'] = 'both') -> None:
+    """Draw a light grid, and no frame above and at the right."""
+    axes.grid(alpha=0.3, axis=grid)
+    axes.spines[['top', 'right']].set_visible(False)
 
 
 def shown(name: str, longest: int = LONGEST) -> str:

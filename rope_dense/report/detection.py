@@ -36,6 +36,7 @@ from .predictions import (
     Ranked,
     ReadPicture,
     evaluated_loader,
+    known_mean,
     picture_reader,
     predict_samples,
 )
@@ -193,8 +194,7 @@ def add_classes(
             numbers.setdefault(name, []).append(value)
     mean: Row = {'class': 'mean', 'objects': sum(counts.values())}
     for name, column in numbers.items():
-        known = [x for x in column if not np.isnan(x)]
-        mean[name] = float(np.mean(known)) if known else float('nan')
+        mean[name] = known_mean(column)
     page.record.classes = [mean, *rows]
     page.add_table(page.record.classes)
 

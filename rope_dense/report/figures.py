@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from ..measure.plot import shown
+from ..measure.plot import open_axes, shown
 from .record import Line, ScoreRange
 
 WIDTH, HEIGHT = 5.0, 3.3  # inches; text is legible at a phone's width
@@ -68,8 +68,7 @@ def draw_lines(
         axes.set(xlabel=shown(across), ylabel=shown(up))
         if unit:
             axes.set(xlim=(0, 1.01), ylim=(0, 1.01))
-        axes.grid(alpha=0.3)
-        axes.spines[['top', 'right']].set_visible(False)
+        open_axes(axes)
         if 1 <= len(values) <= MANY:
             axes.legend(frameon=False, fontsize=8)
     return figure

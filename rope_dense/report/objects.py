@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from pycocotools import mask as coco_mask
 
+from ..measure.scores import RECALLS
+
 Objects = np.ndarray  # [N] of OBJECT
 # Classes are from 1; a box is left, top, width, height; a label has the score NaN; what is crowd is
 # ignored; a mask has COCO's run-lengths, or is None.
@@ -76,7 +78,6 @@ BACKGROUND = 0.1  # IoU up to which a prediction is of nothing
 ERRORS = ('class', 'localisation', 'both', 'duplicate', 'background', 'missed')
 # Of predictions, in the order in which they are looked for; ignored: inside a crowd.
 KINDS = ('right', 'ignored', 'localisation', 'class', 'duplicate', 'background', 'both')
-RECALLS = np.linspace(0, 1, 101)
 # COCO's ranges.
 AREAS = np.array([(0, 1e10), (0, 32**2), (32**2, 96**2), (96**2, 1e10)])
 THRESHOLDS = np.linspace(FOREGROUND, 0.95, 10)
@@ -211,7 +212,7 @@ def judge(
 ) -> tuple[np.ndarray, np.ndarray]:
     """COCO's verdicts on predictions of one image, best score first, and their objects or -1.
 
-    As pycocotools matches; of equal IoUs the first counts.
+    As pycocotools matches; of equal IoUs the last counts.
 
     Args:
         rows: IoU of objects of the same class, else 0, [P, G].
@@ -224,7 +225,8 @@ def judge(
     for place in np.flatnonzero(rows.max(1, initial=0.0) >= FOREGROUND):
         fits = free & (rows[place] >= THRESHOLDS[:, None])
         # An object that counts before an ignored one, then the larger IoU.
-        best = np.where(fits, rows[place] + 2 * ~ignored[:, None], 0.0).argmax(2)
+        merits = np.where(fits, rows[place] + 2 * ~ignored[:, None], 0.0)
+        best = len(truth) - 1 - merits[..., ::-1].argmax(2)
         areas, thresholds = np.nonzero(fits.any(2))
         taken = best[areas, thresholds]
         free[areas, thresholds, taken] = truth['crowd'][taken]

@@ -2,7 +2,7 @@
 
 import io
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -45,6 +45,12 @@ def build_loader(cfg: Config) -> DataLoader:
     quiet = redirect_stdout(io.StringIO())  # what pycocotools prints
     with DefaultScope.overwrite_default_scope(cfg.default_scope), quiet:
         return Runner.build_dataloader(cfg.test_dataloader, seed=0)
+
+
+def known_mean(values: Iterable[float]) -> float:
+    """The mean of figures of classes, without those that are not defined; NaN for none."""
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.mean(known)) if known else np.nan
 
 
 def build_metric(cfg: Config, kind: str, **settings: object) -> BaseMetric:

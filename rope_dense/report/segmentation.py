@@ -26,6 +26,7 @@ from .predictions import (
     ReadPicture,
     build_metric,
     evaluated_loader,
+    known_mean,
     picture_reader,
     predict_samples,
     side_by_side,
@@ -58,7 +59,7 @@ def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
         inside += table - of_near
         images += 1
         if table.any():
-            mean = float(np.nanmean(ious(table)))
+            mean = known_mean(ious(table))
             tile = sample.metainfo.get('place')
             start = [tile.window.top, tile.window.left] if tile else [0, 0]
             row = dict(path=sample.img_path, mIoU=mean, place=start)
@@ -125,8 +126,7 @@ def add_classes(
     mean: Row = {'class': 'mean'}
     rows = [mean, *({'class': name} for name in classes)]
     for name, values in columns.items():
-        known = values[~np.isnan(values)]
-        mean[name] = float(np.nanmean(values)) if known.size else np.nan
+        mean[name] = known_mean(values)
         for row, value in zip(rows[1:], values.tolist(), strict=True):
             row[name] = value
     lengths = {row['class']: row['IoU'] for row in rows[1:]}

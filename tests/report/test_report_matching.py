@@ -10,9 +10,13 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from helpers.rows import annotations
+from rope_dense.measure.scores import RECALLS
+from rope_dense.project.own.detectors import IOU_THRESHOLDS
 from rope_dense.report.objects import (
+    AREAS,
     ERRORS,
     KINDS,
+    THRESHOLDS,
     Matches,
     best_threshold,
     coco_aps,
@@ -215,6 +219,27 @@ def test_ap_is_coco_s(seed: int, masks: bool, limit: int) -> None:
     np.testing.assert_allclose(aps, expected, atol=1e-12)
     assert mean_ap(*fix_errors(matches)) == pytest.approx(aps[-1].mean())
     assert mean_ap(*fix_errors(matches, ERRORS)) == 1
+
+
+def test_of_equal_overlaps_the_last_object_is_found() -> None:
+    """As in pycocotools: the second prediction finds its object taken."""
+    truth = annotations([([0, 0, 20, 10], 1), ([10, 0, 20, 10], 1)])
+    guesses = [([5, 0, 20, 10], 1, 0.9), ([10, 0, 20, 10], 1, 0.8)]
+    predictions = annotations(guesses)
+    for number, item in enumerate(truth):
+        item['id'] = number + 1
+    aps = coco_aps(match(truth, predictions), 3)
+    expected = coco_s(truth, predictions, False, 100)
+    np.testing.assert_allclose(aps, expected, atol=1e-12)
+    assert 0 < aps[-1, 0] < 1
+
+
+def test_limits_are_coco_s() -> None:
+    params = COCOeval(iouType='bbox').params
+    assert AREAS.tolist() == [list(limits) for limits in params.areaRng]
+    assert THRESHOLDS.tolist() == params.iouThrs.tolist()
+    assert RECALLS.tolist() == params.recThrs.tolist()
+    assert pytest.approx(THRESHOLDS.tolist(), abs=1e-12) == IOU_THRESHOLDS
 
 
 def coco_s(

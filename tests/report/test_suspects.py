@@ -49,7 +49,7 @@ CASES = {
         [(OBJECT, 1, 0.9), ([28, 10, 20, 20], 1, 0.9)],
         [('missing', 0.9 * (1 - 2 * 2 / 38), None)],
     ),
-    'double': ([(OBJECT, 1), (OBJECT, 1)], [(OBJECT, 1, 0.9)], [('double', 0.9, 1)]),
+    'double': ([(OBJECT, 1), (OBJECT, 1)], [(OBJECT, 1, 0.9)], [('double', 0.9, 0)]),
     'two objects': ([(OBJECT, 1)] * 2, [(OBJECT, 1, 0.9), (OBJECT, 1, 0.8)], []),
     'not confident': ([(OBJECT, 1)], [(OBJECT, 2, 0.2), (FAR, 1, 0.24)], []),
 }
