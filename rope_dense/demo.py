@@ -1,6 +1,5 @@
 """The demo: train on generated shapes, test at three sizes, report."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +12,7 @@ from mmengine.device import get_device
 
 from .data.generated import ShapesSettings, write_shapes
 from .measure.evaluator import Evaluator
-from .measure.results import Results, print_row
+from .measure.results import Results, json_text, print_row
 from .measure.settings import Setting
 from .project.building import building
 from .project.identity import Identity
@@ -98,7 +97,7 @@ def demo(
         goal_AP50=goal,
         reached=rows[0]['AP50'] >= goal,
     )
-    written.write_text(folder / 'results.json', json.dumps(results, indent=2) + '\n')
+    written.write_text(folder / 'results.json', json_text(results))
     print(f'\nReport: {page}')
     return results
 

@@ -1,6 +1,5 @@
 """Measure a model: parameters, multiply-adds, memory, and time by kind of operation."""
 
-import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -29,7 +28,7 @@ from ..utils.errors import UsageError
 from ..utils.results import Results
 from ..utils.sizes import ImageSize
 from ..utils.validation import parse_size
-from .results import csv_text
+from .results import csv_text, json_text
 from .speed import count_operations, measure_speed
 
 Mode = Literal['forward', 'training', 'end-to-end']
@@ -180,8 +179,7 @@ def write_measurements(results: Results, report: dict) -> None:
         lines.append(line)
     with results:
         results.write_text(results.folder / 'benchmark.csv', csv_text(lines))
-        text = json.dumps(report, indent=2) + '\n'
-        results.write_text(results.folder / 'benchmark.json', text)
+        results.write_text(results.folder / 'benchmark.json', json_text(report))
 
 
 @dataclass(frozen=True)

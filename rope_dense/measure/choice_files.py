@@ -1,7 +1,6 @@
 """The choices of a setting for each size, and their files: figures, a picture, and configs."""
 
 import inspect
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from ..utils.results import Results
 from ..utils.validation import parse_size
 from .evaluator import Evaluator
 from .plot import COLOURS, open_axes
+from .results import json_text
 from .scores import Difference
 from .settings import FROM_CONFIG, Setting, parse_scaling, parse_window
 
@@ -100,8 +100,7 @@ def write_choice(
             written = config_of(config, choice.setting, evaluator)
             names.append(f'{choice.setting.size}.py')
             written.dump(partial / names[-1])
-        text = json.dumps(content, indent=1) + '\n'
-        (partial / 'choice.json').write_text(text)
+        (partial / 'choice.json').write_text(json_text(content))
         source = FigureSource(**content['source'])
         draw_choice(choices, partial / 'choice.png', source)
     configs = ', '.join(names)

@@ -3,11 +3,13 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+import numpy as np
 from mmengine.dist import is_main_process
 
 from ..engine.figure_source import FigureSource
@@ -112,8 +114,7 @@ class Results:
         self.rows.append(row)
         if is_main_process():
             content = self.content()
-            text = json.dumps(content, indent=1) + '\n'
-            self.written.write_text(self.path, text)
+            self.written.write_text(self.path, json_text(content))
             self.written.write_text(self.files[1], rows_csv_text([content]))
 
     def content(self) -> ResultFile:
@@ -142,6 +143,22 @@ def read_results(path: Path) -> ResultFile:
         return content
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f'{path} is no results file of a sweep ({error!r})') from error
+
+
+def json_text(content: object) -> str:
+    """A file of JSON, which has no NaN or infinity, see ``json_value``."""
+    return json.dumps(json_value(content), indent=1, allow_nan=False) + '\n'
+
+
+def json_value(value: Any) -> Any:
+    """A value for JSON: arrays are lists, and what is not finite is None."""
+    if isinstance(value, dict):
+        return {str(key): json_value(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return json_value(value.tolist())
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def rows_csv_text(runs: Sequence[ResultFile]) -> str:

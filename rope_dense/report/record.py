@@ -1,14 +1,13 @@
 """The content of report.json by name: it is written and read here alone."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, TypedDict
 
 import numpy as np
 
-from ..measure.results import ResultFile
+from ..measure.results import ResultFile, json_text
 
 LOST, NUMBER = 'AP50 lost (any score)', 'number (best F1)'  # columns of ``errors``
 REQUIRED = ('about', 'classes', 'names', 'settings')  # to compare
@@ -46,7 +45,7 @@ class Record:
     def text(self) -> str:
         """The text of report.json; what is None is left out."""
         content = {name: x for name, x in vars(self).items() if x is not None}
-        return json.dumps(json_value(content), indent=1, allow_nan=False)
+        return json_text(content)
 
 
 @dataclass(kw_only=True)
@@ -103,14 +102,3 @@ class ReportRecord(Record):
         content = json.loads(text)
         known = cls.__dataclass_fields__.keys() & content.keys() | {*REQUIRED}
         return cls(**{name: content[name] for name in known})
-
-
-def json_value(value: Any) -> Any:
-    """A value for JSON: arrays are lists, and what is not a number is None."""
-    if isinstance(value, dict):
-        return {str(key): json_value(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return json_value(value.tolist())
-    if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

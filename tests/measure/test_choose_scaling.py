@@ -172,6 +172,7 @@ def test_the_config_of_a_size_gives_the_figures(
     assert scalings == ['config', 'linear:1.5', 'by_parts:1.5']
     for row in larger['rows']:
         assert row['low'] <= row['value'] <= row['high']
+        assert row['least'] is None  # which JSON has no infinity for
     said = capsys.readouterr().out
     assert larger['chosen'] == 0
     assert "fewer than 5 images: the config's own" in said
