@@ -98,7 +98,7 @@ def given_folder(
     form = FORMATS[format]
     source = Path(os.path.realpath(source))
     if val_share:
-        inventory.val_part = round(1 / val_share)
+        inventory.val_share = val_share
     listed = None
     if split_file:
         known = inventory.images(inventory.root)

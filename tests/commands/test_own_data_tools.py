@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from helpers.tool_names import Main
+from rope_dense.data.labels.splits import digest_of, is_for_validation
 from rope_dense_command import command
 
 
@@ -52,6 +53,16 @@ def test_a_share_of_the_images_is_for_validation(
         'nothing is written over' in capsys.readouterr().err
         and out.read_bytes() == before
     )
+
+
+@pytest.mark.parametrize('share', [0.2, 0.3, 0.4, 0.7])
+def test_the_share_for_validation_is_the_given_one(share: float) -> None:
+    """And as before for one of five, so that no image of an earlier split moves."""
+    names = [f'{number}' for number in range(4000)]
+    found = [is_for_validation(name, share) for name in names]
+    assert np.mean(found) == pytest.approx(share, abs=0.02)
+    if share == 0.2:
+        assert found == [digest_of(name)[0] % 5 == 0 for name in names]
 
 
 def test_a_file_lists_the_images(

@@ -70,7 +70,7 @@ class Inventory:
         self.headers = dict[Path, Header]()
         self.remembered = dict[str, list]()  # ``known_headers`` of an earlier start
         self.parsed = dict[tuple[Path, State], Any]()
-        self.val_part = VAL_PART
+        self.val_share = 1 / VAL_PART
         # For validation or not, see ``splits.validation_of``.
         self.moved = dict[str, bool]()
         time.sleep(TICK)  # so that whatever is written later has other times

@@ -40,9 +40,10 @@ class Chosen(NamedTuple):
 ChosenByName = dict[str, Chosen]  # of a split or a list
 
 
-def is_for_validation(stem: str, val_part: int = VAL_PART) -> bool:
+def is_for_validation(stem: str, share: float = 1 / VAL_PART) -> bool:
     """Return whether an image of this path is for validation where nothing says which."""
-    return digest_of(stem)[0] % val_part == 0
+    part = round(1000 * share)
+    return digest_of(stem)[0] * part % 1000 < part
 
 
 def digest_of(stem: str) -> bytes:
@@ -67,8 +68,8 @@ def validation_of(
             'training and validation images in train/ and val/'
         )
     moved = inventory.moved
-    part = inventory.val_part
-    val = {stem for stem in ordered if moved.get(stem, is_for_validation(stem, part))}
+    share = inventory.val_share
+    val = {stem for stem in ordered if moved.get(stem, is_for_validation(stem, share))}
     if len(val) in (0, len(ordered)):
         image = ordered[-1 if val else 0]
         moved[image] = not val
