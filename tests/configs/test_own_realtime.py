@@ -76,6 +76,8 @@ def test_short_runs_and_random_weights_suppress_duplicates_sooner(
     model = load(data, epochs=epochs, weights=weights).model
     assert model.bbox_head.mal_gamma == gamma
     assert model.test_cfg.get('nms_iou') == (0.7 if gamma == 1 else None)
+    repeats = model.bbox_head.matching.get('repeats', 1)
+    assert repeats == (6 if weights is None else 1)
 
 
 @pytest.mark.parametrize('task', ['realtime', 'oriented'])

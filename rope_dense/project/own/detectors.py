@@ -45,6 +45,7 @@ SHORT_RUN = 20_000  # images, each as often as it is trained on
 SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
 # Queries: with the published 100 of denoising a step on a CPU takes 1.4 times as long.
 RANDOM_QUERIES, RANDOM_DENOISING = 100, 20
+RANDOM_REPEATS = 6  # queries that learn an object; its duplicates are left out
 MOST_QUERIES = 900  # as DINO's; three for each object of the fullest image up to there
 # Of an anchor or proposal in an ignored object, which is no background then.
 IGNORED_SHARE = 0.5
@@ -165,6 +166,8 @@ def realtime_config(
     if own.weights is None or is_short:
         head['mal_gamma'] = SHORT_MAL_GAMMA
         model['test_cfg']['nms_iou'] = SHORT_NMS
+    if own.weights is None:
+        head['matching']['repeats'] = RANDOM_REPEATS
     if own.weights is None and is_short and own.augment is None and own.mosaic is None:
         own = replace(own, augment='light')
     # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
