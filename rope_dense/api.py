@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .predict.thresholds import DEFAULT
+
 if TYPE_CHECKING:
     from mmengine.config import Config
     from mmengine.structures import BaseDataElement
@@ -171,7 +173,7 @@ class Model:
             return [sample.cpu() for sample in samples]
 
     def plain(
-        self, sample: BaseDataElement, score: float = 0.3
+        self, sample: BaseDataElement, score: float = DEFAULT
     ) -> dict[str, np.ndarray]:
         """A prediction as numpy arrays.
 

@@ -6,6 +6,7 @@ rectangle; a convention, as mmrotate names them, chooses one.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import cv2
 import numpy as np
@@ -50,12 +51,17 @@ def rectangle_corners(boxes: np.ndarray) -> np.ndarray:
     x, y, width, height, angle = columns[..., None]
     along = np.array([-1, 1, 1, -1]) * width / 2  # [..., 4]
     across = np.array([-1, -1, 1, 1]) * height / 2
+    corners = turned(x, y, along, across, angle)
+    return corners.reshape(*corners.shape[:-2], 8)
+
+
+def turned(x: Any, y: Any, along: Any, across: Any, angle: Any) -> np.ndarray:
+    """Points [..., 2] around (x, y), rotated clockwise by an angle in radians."""
     cos = np.cos(angle)
     sin = np.sin(angle)
-    right = x + along * cos - across * sin
-    down = y + along * sin + across * cos
-    corners = np.stack([right, down], -1)
-    return corners.reshape(*corners.shape[:-2], 8)
+    columns = x + along * cos - across * sin
+    rows = y + along * sin + across * cos
+    return np.stack([columns, rows], -1)
 
 
 def to_convention(boxes: np.ndarray, convention: str) -> np.ndarray:

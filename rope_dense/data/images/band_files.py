@@ -211,8 +211,7 @@ def read_band_header(path: Path) -> BandHeader:
 
 def open_raster(path: str | Path) -> rasterio.DatasetReader:
     """An open file of GDAL; ValueError if it is no image, or rasterio is not installed."""
-    if not find_spec('rasterio'):
-        raise ValueError(f'{path}: {NOT_INSTALLED}')
+    check_rasterio(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter('ignore', NotGeoreferencedWarning)
@@ -228,14 +227,19 @@ def open_raster(path: str | Path) -> rasterio.DatasetReader:
         ) from error
 
 
+def check_rasterio(path: str | Path) -> None:
+    """Raise ValueError, with a file, unless rasterio is installed."""
+    if not find_spec('rasterio'):
+        raise ValueError(f'{path}: {NOT_INSTALLED}')
+
+
 class UnreadError(ValueError):
     """A file of a format that GDAL does not read, or no image."""
 
 
 def write_bands(path: Path, pixels: np.ndarray) -> None:
     """Write pixels [H, W, n] as a TIFF of n bands; ValueError if rasterio is not installed."""
-    if not find_spec('rasterio'):
-        raise ValueError(f'{path}: {NOT_INSTALLED}')
+    check_rasterio(path)
     height, width, count = pixels.shape
     profile = dict(
         driver='GTiff',

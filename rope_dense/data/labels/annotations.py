@@ -41,7 +41,7 @@ DIFFICULT = 'difficult object (not evaluated)'
 CUT = 0.9  # share of a box within the image: less counts as cut
 FARTHEST = 1e9  # pixels: no image is as large
 SLACK = 0.01  # pixels outside of an image: the box stays as it is
-LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes without a word
+LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes; also of an object in a tile
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..images.headers import Header
-from ..rotated import rectangle_corners
+from ..rotated import rectangle_corners, turned
 from .objects import Box, Labelled, Outline, Report, Shape
 
 if find_spec('pycocotools'):  # mmdet brings it, mmseg does not
@@ -137,12 +137,7 @@ def ellipse(
     angles = np.arange(CORNERS) * 2 * np.pi / CORNERS
     along = radius_x * np.cos(angles)
     across = radius_y * np.sin(angles)
-    turn = np.deg2rad(degrees)
-    cos = np.cos(turn)
-    sin = np.sin(turn)
-    columns = x + along * cos - across * sin
-    rows = y + along * sin + across * cos
-    return np.stack([columns, rows], 1)
+    return turned(x, y, along, across, np.deg2rad(degrees))
 
 
 def run_lengths(outline: dict[str, Any]) -> dict[str, Any]:

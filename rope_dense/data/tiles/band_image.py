@@ -1,11 +1,10 @@
 """Large images of any number of channels, read a few rows at a time."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from ..images.band_files import NOT_INSTALLED, BandFile
+from ..images.band_files import BandFile, check_rasterio
 from ..images.bands import LoadBands, no_data, shrink
 from ..images.copies import copy_path, copy_raster, has_windows, write_rows
 from ..images.headers import read_header
@@ -37,8 +36,7 @@ class BandImage(LargeImage):
         shrink: int = 1,
         copies: str | None = None,
     ) -> None:
-        if not find_spec('rasterio'):
-            raise ValueError(f'{path}: {NOT_INSTALLED}')
+        check_rasterio(path)
         self.path = Path(path)
         self.shrink = shrink
         self.bands = bands

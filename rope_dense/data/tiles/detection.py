@@ -212,10 +212,10 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
     if not lines:
         return []
     boxes = np.array([[*line['box'], *line.get('rbox', ())] for line in lines], float)
-    scores = np.array([line['score'] for line in lines])
-    labels = np.array([line['label'] for line in lines])
-    tiles = np.array([line['tile'] for line in lines])
-    cut = np.array([line['cut'] for line in lines])
+    scores = column(lines, 'score')
+    labels = column(lines, 'label')
+    tiles = column(lines, 'tile')
+    cut = column(lines, 'cut')
     order = np.lexsort((-scores, cut))
     left = []
     for label in np.unique(labels):
@@ -223,6 +223,11 @@ def suppress_duplicates(lines: Sequence[dict], threshold: float) -> list[dict]:
         out = duplicate_mask(boxes[rivals], cut[rivals], tiles[rivals], threshold)
         left += rivals[~out].tolist()
     return sorted((lines[index] for index in left), key=lambda line: -line['score'])
+
+
+def column(lines: Sequence[dict], name: str) -> np.ndarray:
+    """A value of each line [N]."""
+    return np.array([line[name] for line in lines])
 
 
 def duplicate_mask(

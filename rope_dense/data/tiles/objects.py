@@ -8,13 +8,13 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from ..labels.annotations import LEAST_SIDE
 from ..labels.geometry import counts_in, mask_lengths, outline_box
 from .plan import Window
 
 if find_spec('shapely'):  # mmdet needs it
     import shapely
 
-LEAST_SIDE = 1.0  # pixels: less of an object is nothing to see
 BEYOND = 1e9  # pixels: an object is not cut at the sides of its image
 
 
