@@ -29,6 +29,7 @@ class FigureSource:
         evaluator: the metric, and what computes it.
         limit: how many boxes of a class in an image count; None of other figures.
         checkpoint: name of the file of the weights; '' during their training.
+        labels: the file of the labels, of objects as COCO's, which `predict --ids` takes.
     """
 
     images: int
@@ -37,6 +38,7 @@ class FigureSource:
     evaluator: str = ''
     limit: int | None = None
     checkpoint: str = ''
+    labels: str = ''
 
     @classmethod
     def of(
@@ -49,8 +51,8 @@ class FigureSource:
         """The source of the figures of a config's test or validation, from its built parts."""
         whole: Any = dataset.whole if isinstance(dataset, TiledDataset) else dataset
         folders = [*(getattr(whole, 'data_prefix', None) or {}).values()]
-        places = [getattr(whole, 'ann_file', ''), *folders, type(whole).__name__]
-        place = next(filter(None, places))
+        labels = str(getattr(whole, 'ann_file', ''))
+        place = next(filter(None, [labels, *folders, type(whole).__name__]))
         split = ''
         files = cfg.get('own_files') or {}
         if place in [part.get('ann_file') for part in files.values()]:
@@ -64,6 +66,7 @@ class FigureSource:
             evaluator=', '.join(map(evaluator_text, metrics)),
             limit=max(limits, default=None),
             checkpoint=Path(checkpoint or '').name,
+            labels=labels,
         )
 
     @classmethod

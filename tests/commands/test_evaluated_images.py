@@ -101,7 +101,8 @@ def test_a_test_has_the_images_that_are_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert command('test')([str(run), *options.split()]) == 0
-    printed = capsys.readouterr().out
+    printed, warned = capsys.readouterr()
+    assert 'have changed' not in warned
     place = Path(options.partition('--data ')[2] or 'data')
     (line,) = [line for line in printed.splitlines() if 'CocoMetric' in line]
     assert line.startswith(f'{number} {word} images of ') and 'best_coco' in line

@@ -50,6 +50,7 @@ def test_all_that_is_known_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
             'class in an image; best.pth'
         )
         assert FigureSource(**asdict(source)) == source
+        assert source.labels == 'kept/val.json'
 
 
 @pytest.mark.parametrize('is_old, kind', [(True, '11 points'), (False, 'the area')])
@@ -57,6 +58,11 @@ def test_dota_says_which_ap_it_is(is_old: bool, kind: str) -> None:
     for name in ('DOTAMetric', 'HorizontalDOTAMetric'):
         text = evaluator_text(metric(name, use_07_metric=is_old))
         assert text == f'{name}, AP by {kind} of the precision-recall curve'
+    pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
+    from mmrotate.evaluation.metrics import DOTAMetric
+
+    mode = '11points' if is_old else 'area'
+    assert f'AP by {kind}' in evaluator_text(DOTAMetric(eval_mode=mode))
 
 
 def test_the_weights_of_a_training_have_no_file() -> None:

@@ -167,7 +167,9 @@ def find_anew(cfg: Config, data_root: str | None = None, asked: str = '') -> Non
     assert data is not None
     set_data_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = cfg.get('own_state') not in (None, data.state)
-    if has_changed and data_root is None and os.environ.get('LOCAL_RANK', '0') == '0':
+    is_first = os.environ.get('LOCAL_RANK', '0') == '0'
+    is_trained = data_root is None and not cfg.get(EVALUATED)
+    if has_changed and is_trained and is_first:
         print(
             f'warning: the data in {own.root} have changed since the training',
             file=sys.stderr,
