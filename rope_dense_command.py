@@ -18,8 +18,9 @@ from rope_dense.utils.errors import UsageError
 from rope_dense.utils.imports import installation_advice, missing_packages
 
 COMMANDS = (
-    'train predict report test eval_resolutions choose_scaling export predict_large browse_data '
-    'convert_data convert_checkpoint push_to_hub print_recipe benchmark position_bias demo'
+    'train predict report test eval_resolutions choose_scaling export check_file predict_large '
+    'browse_data convert_data convert_checkpoint push_to_hub print_recipe benchmark '
+    'position_bias demo'
 ).split()
 RESEARCH = 'eval_classification analyze_positions make_shapes'.split()
 PACKAGES = {

@@ -8,10 +8,11 @@ import difflib
 import os
 from collections.abc import Callable, Sequence
 from math import inf
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ..predict.thresholds import DEFAULT, REPORT, read_score
-from ..project.find import check_checkpoint, find_config, find_files
+from ..project.find import check_checkpoint, check_path, find_config, find_files
 from ..utils.configs import DOCS
 from ..utils.errors import UsageError
 from ..utils.validation import parse_size
@@ -140,6 +141,21 @@ def add_split(parser: ToolParser) -> None:
         help='runs on own data: the images to evaluate (val; of another --data all that have '
         'labels)',
     )
+
+
+def add_exported(parser: ToolParser) -> None:
+    """Add --file and --runtime of the commands that run a model."""
+    parser.add_argument(
+        '--file',
+        type=Path,
+        help='what rope-dense export wrote (.onnx, .pt2), in place of the model',
+    )
+    parser.add_argument(
+        '--runtime',
+        choices=['onnxruntime', 'openvino'],
+        help='the program that runs --file (onnxruntime if it is there)',
+    )
+    parser.checks.append(lambda args: check_path(args.file or '.'))
 
 
 def add_model(parser: ToolParser) -> None:

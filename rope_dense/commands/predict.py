@@ -26,7 +26,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..project.find import check_path
-from .arguments import ToolParser, add_model, add_prediction, add_queries, values
+from .arguments import (
+    ToolParser,
+    add_exported,
+    add_model,
+    add_prediction,
+    add_queries,
+    values,
+)
 
 
 def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -67,6 +74,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar='MEGAPIXELS',
     )
     add_prediction(parser)
+    add_exported(parser)
     add_queries(parser)
     args = parser.parse(argv)
     if args.images != '-' and not args.images.isdecimal() and '://' not in args.images:

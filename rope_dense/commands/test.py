@@ -4,6 +4,7 @@ Examples:
     rope-dense test work_dirs/cats                    # its validation images
     rope-dense test work_dirs/cats --split test       # test/ of its data
     rope-dense test work_dirs/cats --data OTHER       # all labelled images of a folder
+    rope-dense test work_dirs/cats --file model.onnx   # what was exported
     rope-dense test configs/dino_vitdet_rope_mixed.py work_dirs/a/iter_90000.pth
     rope-dense test configs/upernet_vit_rope_mixed.py iter_160000.pth --tta --out labels
 """
@@ -15,6 +16,7 @@ from .arguments import (
     ToolParser,
     add_common,
     add_compile,
+    add_exported,
     add_model,
     add_queries,
     add_split,
@@ -34,6 +36,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_switch('--tta', "test-time augmentation by the config's tta_pipeline")
     add_compile(parser)
     add_split(parser)
+    add_exported(parser)
     add_common(parser)
     add_queries(parser)
     return parser.parse(argv)

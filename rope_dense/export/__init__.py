@@ -2,8 +2,10 @@
 
 Others import::
 
+    cases: check_file
     client: Frame
     compare: Runner
+    file_model: FileModel
     graphs: GRAPHS, Graph, Preprocess
     trained: export_model, push_model
 """

@@ -18,6 +18,7 @@ from ..data.images.sources import listed_sources
 from ..data.loading import FILES
 from ..data.mask_colours import write_labels
 from ..data.panoptic import PANOPTIC, panoptic_content, panoptic_segments, write_ids
+from ..export.file_model import FileModel
 from ..project.building import building
 from ..project.checks.data import build_dataset
 from ..project.contents import datasets_of, evaluators, task_of
@@ -43,6 +44,8 @@ def evaluate(
     work_dir: str | None = None,
     data_root: str | None = None,
     split: str | None = None,
+    file: Path | None = None,
+    runtime: str | None = None,
     launcher: str = 'none',
 ) -> None:
     """Test a model; metrics are printed and logged in the work folder.
@@ -52,6 +55,7 @@ def evaluate(
         out: file or folder of the predictions, see ``saved_predictions``.
         tta: augment test images, see ``enable_tta``.
         compile: compile the backbone's blocks.
+        file, runtime: what is tested in place of the model, see ``FileModel``.
         launcher: of the processes of a distributed run.
 
     Raises:
@@ -62,18 +66,26 @@ def evaluate(
     )
     if weights is None:
         raise UsageError('each of several tasks is tested with its own config')
+    exported = None if file is None else FileModel(file, runtime)
     with building('the config'):
         cfg.load_from = weights
         cfg.resume = False
         ready(cfg, 'test', weights=weights)
         if cfg.get('own_data') and is_main_process():
             print(cfg.own_data)
+        if exported:
+            exported.keep_sizes(cfg)
         if tta:
             enable_tta(cfg)
         if compile:
             enable_compile(cfg)
     with saved_predictions(cfg, out, launcher) as metrics:
-        run_test(launch_runner(cfg, launcher), metrics)
+        runner = launch_runner(cfg, launcher)
+        if exported:
+            exported.replace(runner.model)
+        run_test(runner, metrics)
+    if exported:
+        print(exported.said())
 
 
 def enable_tta(cfg: Config) -> None:

@@ -7,6 +7,7 @@ from mmengine.config import Config
 from mmengine.infer import BaseInferencer
 from mmengine.registry import DefaultScope
 
+from ..export.file_model import FileModel
 from ..project.building import checked_device
 from ..project.contents import at_size, task_of, used_loaders
 from ..project.identity import Identity
@@ -48,6 +49,11 @@ def predict(request: Request) -> Path:
     used_loaders(cfg, 'test')
     if request.size is not None:
         cfg = at_size(cfg, parse_size(request.size))
+    exported = (
+        None if request.file is None else FileModel(request.file, request.runtime)
+    )
+    if exported:
+        exported.keep_sizes(cfg)
     folder = request.out or Path(cfg.work_dir, 'predictions')
     pictures = find_pictures(cfg, request.images, folder, count)
     task = task_of(cfg)
@@ -60,6 +66,8 @@ def predict(request: Request) -> Path:
         if pictures.video:
             results.check([video_file(folder, pictures.video)])
         inferencer = build_inferencer(cfg, weights, str(device))
+        if exported:
+            exported.replace(inferencer.model)
         identity = Identity.of(cfg, request.config, weights or '')
         meta = inferencer.model.dataset_meta
         trained = TrainedModel(
@@ -73,6 +81,8 @@ def predict(request: Request) -> Path:
         edited = results.edited_text()
         if edited:
             print(edited)
+        if exported:
+            print(exported.said())
     return folder
 
 

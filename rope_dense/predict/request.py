@@ -46,6 +46,7 @@ class Request:
         scores: segmentors: also write the probability of each class, but for images in tiles; of
             detectors, with the format 'yolo', the score of each box.
         tile_above: megapixels above which an image is predicted in tiles.
+        file, runtime: what predicts in place of the model, see ``FileModel``.
         device: such as 'cuda:1'; by default a GPU if there is one.
     """
 
@@ -63,6 +64,8 @@ class Request:
     device: str | None = None
     cfg_options: Options = ()
     work_dir: str | None = None
+    file: Path | None = None
+    runtime: str | None = None
 
     @property
     def wanted(self) -> Wanted:

@@ -45,6 +45,9 @@ LEFT_OUT = {
         *('*/resolution_study/* *_ape_*', '*/resolution_study/* *_mixed_*'),
     ),
     'run by tests/commands/test_oriented_tools.py': ('docs/oriented.md test CONFIG *',),
+    'detections of noise, and what another program found': (
+        'docs/export.md check-file *',
+    ),
     'help': ('docs/install.md --help',),
     'a config of the reader': ('*/kinds/README.md train my_config.py',),
 }

@@ -1,0 +1,174 @@
+"""An exported file in place of its model, in tests and predictions.
+
+Letters: C channels, H x W pixels, M detections.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from mmengine.config import Config
+from mmengine.structures import InstanceData
+from torch import Tensor
+
+from ..project.contents import datasets_of
+from ..utils.config_parts import size_steps
+from ..utils.errors import UsageError
+from .compare import as_input, largest_difference, runners
+from .exporter import METADATA, graph_for
+from .graphs import Graph
+
+COMPARED = 10  # images, which the model predicts, too
+TASKS = 'detection', 'segmentation', 'depth'
+PROGRAMS = dict(onnxruntime='ONNX Runtime', openvino='OpenVINO')
+
+
+class FileModel:
+    """A file that computes what a model would.
+
+    Args:
+        path: NAME.onnx or NAME.pt2; NAME.json beside it unless the file has the metadata.
+        runtime: program that runs it, a key of ``PROGRAMS``; by default the first that is here.
+
+    Raises:
+        UsageError: the program is not here, or the kind of file cannot be tested.
+    """
+
+    def __init__(self, path: Path, runtime: str | None = None) -> None:
+        self.path = path
+        self.metadata = metadata_of(path)
+        if self.metadata['task'] not in TASKS or 'corners' in self.metadata['outputs']:
+            raise UsageError(f'{path}: files of boxes, labels or depth can be tested')
+        programs = runners(path)
+        if runtime is not None:
+            wanted = PROGRAMS[runtime]
+            programs = {k: run for k, run in programs.items() if k.startswith(wanted)}
+        if not programs:
+            needed = runtime or 'onnxruntime'
+            raise UsageError(f'{path}: the program is not here: pip install {needed}')
+        self.program, self.run = next(iter(programs.items()))
+        self.graph: Graph | None = None
+        self.number = 0
+        self.seconds = 0.0
+        self.difference = 0.0
+
+    def keep_sizes(self, cfg: Config) -> None:
+        """Leave images of tests as they are, if the file resizes them."""
+        if not self.metadata['resized']:
+            return
+        for _, dataset in datasets_of(cfg, 'test_dataloader'):
+            for _, step, _ in size_steps(dataset.get('pipeline')):
+                if 'Resize' in step.type:
+                    step.clear()
+                    step.update(type='Resize', scale_factor=1.0, keep_ratio=True)
+
+    def replace(self, model: Any) -> None:
+        """Let a model predict what the file does; UsageError if the classes are others."""
+        self.model = getattr(model, 'module', model)
+        meta = getattr(self.model, 'dataset_meta', None) or {}
+        classes = self.metadata['classes']
+        known = meta.get('classes')
+        if classes and known and list(known) != classes:
+            raise UsageError(
+                f'{self.path} has the classes {classes}, the model {known}'
+            )
+        model.test_step = self.step
+
+    def step(self, data: dict) -> list:
+        """Samples with the predictions of images, as the model's ``test_step``."""
+        results = []
+        pairs = zip(data['inputs'], data['data_samples'], strict=True)
+        for picture, sample in pairs:
+            results += self.sample(self.predict(picture), sample, picture.shape[1:])
+        return results
+
+    def predict(self, picture: Tensor) -> dict[str, Tensor]:
+        """The outputs for an image [C, H, W], by name."""
+        size = self.metadata['size']
+        if size != 'dynamic' and (
+            picture.shape[1] > size[0] or picture.shape[2] > size[1]
+        ):
+            given = ' x '.join(map(str, picture.shape[1:]))
+            raise UsageError(
+                f'{self.path} takes images of {size[0]} x {size[1]}, an image of the test has '
+                f'{given}: export with --resize, or without --size'
+            )
+        image = as_input(picture, self.metadata)
+        started = time.perf_counter()
+        outputs = self.run(image)
+        if self.number:  # the program was loaded
+            self.seconds += time.perf_counter() - started
+        self.number += 1
+        if self.number <= COMPARED:
+            if self.graph is None:  # the model has its weights
+                self.graph = graph_for(self.model, self.metadata)
+            with torch.no_grad():
+                expected = self.graph(image)
+            worst = largest_difference(self.graph, outputs, expected)
+            self.difference = max(self.difference, worst)
+        pairs = zip(self.metadata['outputs'], outputs, strict=True)
+        return {name: out[0] for name, out in pairs}
+
+    def sample(
+        self, found: dict[str, Tensor], sample: Any, size: Sequence[int]
+    ) -> list:
+        """The sample of an image of H x W pixels with what was found."""
+        if self.metadata['task'] == 'detection':
+            divisor = self.metadata.get('padded_to')
+            instances = instances_of(found, sample, size, divisor)
+            return self.model.add_pred_to_datasample([sample], [instances])
+        name = 'depth' if self.metadata['task'] == 'depth' else 'logits'
+        maps = found[name][None, :, : size[0], : size[1]]
+        return self.model.postprocess_result(maps, [sample])
+
+    def said(self) -> str:
+        """What was run, how fast, and how far it was from the model."""
+        rate = (self.number - 1) / self.seconds if self.seconds else 0.0
+        return (
+            f'{self.path} in {self.program}: {self.number} images, {rate:.1f} a second; largest '
+            f'difference from the model in fp32 in the first {min(self.number, COMPARED)}: '
+            f'{self.difference:.1e}'
+        )
+
+
+def instances_of(
+    found: dict[str, Tensor], sample: Any, size: Sequence[int], divisor: int | None
+) -> InstanceData:
+    """The detections of an image of H x W pixels, in pixels of its file.
+
+    ``divisor`` of the padded sides whose quarter small masks are, None of masks in pixels.
+    """
+    kept = found['scores'] > 0
+    across, down = sample.metainfo.get('scale_factor', (1.0, 1.0))[:2]
+    boxes = found['boxes'][kept] / torch.tensor([across, down] * 2)
+    scores = found['scores'][kept]
+    instances = InstanceData(bboxes=boxes, scores=scores, labels=found['labels'][kept])
+    if 'masks' in found:
+        masks = found['masks'][kept]
+        least = 0.5 if masks.dtype == torch.bool else 0.0
+        masks = masks[:, None].float()  # [M, 1, h, w]
+        if divisor is not None:
+            padded = [-(-side // divisor) * divisor for side in size]
+            masks = F.interpolate(masks, padded, mode='bilinear')
+        masks = masks[..., : size[0], : size[1]]
+        whole = F.interpolate(masks, sample.ori_shape[:2], mode='bilinear')
+        instances.masks = whole[:, 0] > least
+    return instances
+
+
+def metadata_of(path: Path) -> dict:
+    """What ``export`` has written into a file, or beside it; UsageError if it is lost."""
+    if path.suffix == '.onnx':
+        import onnx
+
+        for entry in onnx.load(path, load_external_data=False).metadata_props:
+            if entry.key == METADATA:
+                return json.loads(entry.value)
+    beside = path.with_suffix('.json')
+    if not beside.is_file():
+        raise UsageError(f'{path}: put {beside.name}, which export wrote, beside it')
+    return json.loads(beside.read_text())

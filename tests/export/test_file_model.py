@@ -1,0 +1,118 @@
+"""Exported files in place of their models."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from mmdet.models.detectors import BaseDetector
+from mmdet.structures import DetDataSample
+from mmengine.config import Config
+from test_check_file import detector
+from test_export_compare import Rows
+from torch import Tensor
+
+from rope_dense.export.file_model import FileModel, instances_of, metadata_of
+from rope_dense.utils.errors import UsageError
+
+
+class Model:
+    """What a file needs of a model."""
+
+    dataset_meta = dict(classes=('cat', 'dog'))
+    add_pred_to_datasample: Any = BaseDetector.add_pred_to_datasample
+
+    def test_step(self, data: dict) -> list:
+        raise AssertionError('the model is not run')
+
+
+def with_metadata(path: Path, **changes: object) -> Path:
+    model = onnx.load(path)
+    for entry in model.metadata_props:
+        about = json.loads(entry.value) | dict(
+            rgb=False, task='detection', classes=None
+        )
+        entry.value = json.dumps(about | changes)
+    onnx.save(model, path)
+    return path
+
+
+def sample(**changes: object) -> DetDataSample:
+    about = dict(ori_shape=(48, 33), img_shape=(24, 33), scale_factor=(1.0, 0.5))
+    return DetDataSample(metainfo=about | changes)
+
+
+@torch.no_grad()
+def test_a_file_predicts_in_place_of_the_model(tmp_path: Path) -> None:
+    exported = FileModel(with_metadata(detector(tmp_path)), 'onnxruntime')
+    model, graph = Model(), Rows(0.0)
+    exported.replace(model)
+    graph.outputs, graph.detections = exported.metadata['outputs'], []
+    exported.graph = graph
+    pictures = list(torch.rand(2, 3, 24, 33))
+    pictures[0][0, 0, :30] = -200.0  # whose score is 0
+    found = model.test_step(dict(inputs=pictures, data_samples=[sample(), sample()]))
+    assert [len(x.pred_instances) for x in found] == [3, 33]
+    _, boxes, labels = graph(pictures[1][None])
+    instances = found[1].pred_instances
+    assert torch.allclose(instances.bboxes[:, 0], boxes[0, :, 0], atol=1e-5)
+    assert torch.allclose(instances.bboxes[:, 3], boxes[0, :, 3] * 2, atol=1e-5)
+    assert torch.equal(instances.labels, labels[0])
+    assert 'ONNX Runtime' in exported.said() and ': 2 images' in exported.said()
+    assert exported.difference < 1e-5
+    exported.graph = lambda image: [2 * x for x in graph(image)]
+    exported.graph.outputs, exported.graph.detections = graph.outputs, []
+    exported.step(dict(inputs=pictures[1:], data_samples=[sample()]))
+    assert exported.difference == pytest.approx(0.5, abs=0.01)
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    path = detector(tmp_path)
+    with pytest.raises(UsageError, match=r'has the classes \[.bird.\], the model'):
+        FileModel(with_metadata(path, classes=['bird'])).replace(Model())
+    exported = FileModel(with_metadata(path, size=[16, 16], smallest_size=[16, 16]))
+    with pytest.raises(UsageError, match=r'takes images of 16 x 16, .* has 24 x 33'):
+        exported.predict(torch.rand(3, 24, 33))
+    with pytest.raises(UsageError, match='boxes, labels or depth can be tested'):
+        FileModel(with_metadata(path, task='masks'))
+    model = onnx.load(path)
+    del model.metadata_props[:]
+    onnx.save(model, path)
+    with pytest.raises(
+        UsageError, match=r'put model\.json, which export wrote, beside'
+    ):
+        metadata_of(path)
+    path.with_suffix('.json').write_text('{"task": "depth"}')
+    assert metadata_of(path) == dict(task='depth')
+
+
+def test_a_file_that_resizes_gets_whole_images(tmp_path: Path) -> None:
+    resize = dict(type='Resize', scale=(96, 64), keep_ratio=True)
+    pipeline = [dict(type='LoadImageFromFile'), resize, dict(type='PackDetInputs')]
+    dataset = dict(type='CocoDataset', pipeline=pipeline)
+    cfg = Config(dict(test_dataloader=dict(dataset=dataset)))
+    path = detector(tmp_path)
+    FileModel(with_metadata(path, resized=None)).keep_sizes(cfg)
+    assert cfg.test_dataloader.dataset.pipeline[1].scale == (96, 64)
+    FileModel(with_metadata(path, resized=dict(scale=[96, 64]))).keep_sizes(cfg)
+    step = cfg.test_dataloader.dataset.pipeline[1]
+    assert step == dict(type='Resize', scale_factor=1.0, keep_ratio=True)
+
+
+@pytest.mark.parametrize('kept', [0, 2])
+def test_masks_are_on_the_pixels_of_the_picture(kept: int) -> None:
+    def outputs(masks: Tensor) -> dict[str, Tensor]:
+        scores = torch.tensor([0.9, 0.5]) * (kept > 0)
+        boxes = torch.ones(2, 4)
+        return dict(scores=scores, boxes=boxes, labels=torch.zeros(2), masks=masks)
+
+    small = torch.full((2, 8, 12), -4.0)  # of 32 x 48 pixels, a quarter
+    small[:, :3] = 4.0
+    for divisor, masks in ((16, small), (None, torch.zeros(2, 24, 33) > 1)):
+        if divisor is None:
+            masks[:, :12] = True
+        found = instances_of(outputs(masks), sample(), (24, 33), divisor).masks
+        assert found.shape == (kept, 48, 33) and found.dtype == torch.bool
+        assert found[:, :23].all() and not found[:, 25:].any()
