@@ -8,15 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..data.labels.objects import printable_text
-from ..engine.figure_source import FigureSource
-from .results import SETTINGS, ResultFile
+from .results import SETTINGS, ResultFile, source_text
 
 COLOURS = (
     '#269db2', '#e76f51', '#54699a', '#f4b942', '#58ab60', '#be5cb8', '#7a5c46', '#777777',
 )  # fmt: skip
 STYLES = ('-', '--', ':', '-.')
 MARKERS = 'osD^vPX*'
-MOST_SOURCES = 4  # of the figures of a plot that are named below it
 LONGEST = 40  # characters of a name; longer ones would leave no room for the plot
 
 
@@ -108,12 +106,8 @@ def plot_resolutions(
     axes.tick_params(axis='x', rotation=45)
     open_axes(axes)
     axes.legend(frameon=False, fontsize=8)
-    sources = dict[str, None]()
-    for run in runs:
-        for row in run['rows']:
-            if 'source' in row:
-                sources[str(FigureSource(**row['source']))] = None
-    figure.supxlabel('\n'.join([*sources][:MOST_SOURCES]), fontsize=6)
+    last = [source_text(run['rows'][-1]) for run in runs]
+    figure.supxlabel('\n'.join(dict.fromkeys(last)), fontsize=6)
     return figure
 
 

@@ -212,12 +212,17 @@ def headline(names: Iterable[str]) -> str:
 
 def print_row(row: ResultRow, before: ResultRow | None, note: str = '') -> None:
     """Print a row as a line of the table; above it what is new, the source and the header."""
-    source = row.get('source')
-    if source and (before is None or before.get('source') != source):
-        print(FigureSource(**source))
+    source = source_text(row)
+    if source and (before is None or source_text(before) != source):
+        print(source)
     if before is None:
         print(header_text(row))
     print(f'{row_text(row)}{note}', flush=True)
+
+
+def source_text(row: ResultRow) -> str:
+    """The source of the figures of a row; '' of an earlier version's."""
+    return str(FigureSource(**row['source'])) if 'source' in row else ''
 
 
 def header_text(row: ResultRow) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,37 +35,31 @@ def evaluated(inventory: Inventory, find: Callable[[Inventory], Any]) -> Any:
     asked = inventory.asked
     if not asked:
         return find(inventory)
-    test = None
     if asked == TEST_SPLIT:
         test = find_test(inventory, find)
-        if test is None:
-            raise ValueError(
-                f'--split test: {inventory.root} names no labelled images for tests (test/, '
-                'test.json, test.txt); leave --split out, and with --data FOLDER all of a '
-                'folder are evaluated'
-            )
         return with_parts(test, [test.splits['val']])
     folder = find(inventory)
     if asked != ALL:
         return with_parts(folder, [folder.splits[asked]])
-    with suppress(ValueError):  # a test without labels
-        test = find_test(inventory, find)
     parts = [*folder.splits.values()]
-    if test is not None:
-        parts.append(test.splits['val'])
+    with suppress(ValueError):  # no test, or one without labels
+        parts.append(find_test(inventory, find).splits['val'])
     return replace(with_parts(folder, parts), split_by='all of its splits')
 
 
 def find_test(inventory: Inventory, find: Callable[[Inventory], Any]) -> Any:
-    """The data set whose validation images are the test images, or None without such."""
+    """The data set whose validation images are the test images; ValueError without such."""
     root = inventory.root
     folder = find(inventory.without(VALIDATION))
     part = folder.splits['val']
-    said = [folder.split_by]
-    for place in (part.source, part.images):
-        said.append(os.path.relpath(place, root))
-    is_test = any(map(TEST.search, said)) and BY_HASH not in folder.split_by
-    return folder if is_test else None
+    places = [os.path.relpath(place, root) for place in (part.source, part.images)]
+    is_named = any(map(TEST.search, [folder.split_by, *places]))
+    if is_named and BY_HASH not in folder.split_by:
+        return folder
+    raise ValueError(
+        f'--split test: {root} names no labelled images for tests (test/, test.json, '
+        'test.txt); without --split, all of --data FOLDER are evaluated'
+    )
 
 
 def with_parts(folder: Any, parts: Sequence[Split]) -> Any:
@@ -99,24 +93,18 @@ def each_once(found: Sequence[Read]) -> Iterator[Labelled]:
 
 def join(parts: Sequence[Split]) -> Split:
     """One split with the files of several."""
-    pairs = dict[Path, Path]()
-    orphans = dict[Path, str]()
-    unlabelled = dict[Path, None]()
-    absent = dict[str, None]()
-    notes = dict[tuple[str, str], None]()
+    # Of ``SplitFiles``, whose lists are keys of dicts, so that each is there once.
+    files = dict[str, Any]()
     for part in parts:
-        files = part.files
-        pairs |= files.pairs
-        orphans |= files.orphans
-        unlabelled |= dict.fromkeys(files.unlabelled)
-        absent |= dict.fromkeys(files.absent)
-        notes |= dict.fromkeys(files.notes)
+        for name, some in vars(part.files).items():
+            known = files.setdefault(name, {})
+            known |= some if isinstance(some, Mapping) else dict.fromkeys(some)
         if part.source.is_file():
-            orphans[part.source] = ''
+            files['orphans'][part.source] = ''
     return replace(
         parts[0],
         source=Path(os.path.commonpath([part.source for part in parts])),
         images=Path(os.path.commonpath([part.images for part in parts])),
         names=None,
-        files=SplitFiles(pairs, orphans, [*unlabelled], [*absent], [*notes]),
+        files=SplitFiles(**files),
     )
