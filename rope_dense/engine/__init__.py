@@ -2,7 +2,7 @@
 
 Others import::
 
-    checkpoint_hook: is_empty
+    checkpoint_hook: is_empty, model_of
     divergence: RunError, divergence_message
     figure_source: EVALUATED, FigureSource, has_faster_coco
     optimizer: group_table_text, role_of

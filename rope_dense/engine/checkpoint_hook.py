@@ -15,7 +15,7 @@ from typing import Any
 from mmengine.dist import barrier, is_main_process
 from mmengine.hooks import CheckpointHook, EarlyStoppingHook, EMAHook, Hook
 from mmengine.logging import print_log
-from mmengine.model import is_model_wrapper
+from mmengine.model import BaseModel, is_model_wrapper
 from mmengine.registry import HOOKS
 from mmengine.runner import CheckpointLoader, Runner
 
@@ -267,8 +267,12 @@ def restart_from(runner: Runner, path: str) -> None:
             # A checkpoint has the average as its weights.
             hook._swap_ema_state_dict(contents)
             hook.ema_model.load_state_dict(contents['ema_state_dict'])
-    model = runner.model.module if is_model_wrapper(runner.model) else runner.model
-    model.load_state_dict(contents['state_dict'])
+    model_of(runner).load_state_dict(contents['state_dict'])
+
+
+def model_of(runner: AnyRunner) -> BaseModel:
+    """The model of a training or test, also of one that is distributed."""
+    return runner.model.module if is_model_wrapper(runner.model) else runner.model
 
 
 STATE = 'early_stopping'  # a key of mmengine's message hub, which checkpoints contain

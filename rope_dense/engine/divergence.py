@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from mmengine.registry import HOOKS
 from mmengine.runner import Runner
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from .checkpoint_hook import model_of
 from .train_loop import AnyRunner
 
 
@@ -144,8 +144,7 @@ def divergence_message(runner: AnyRunner, error: Exception) -> str | None:
 
 def weights_of(runner: AnyRunner) -> dict[str, Any]:
     """The weights of the model; in a sharded training, the share of this process."""
-    model = runner.model.module if is_model_wrapper(runner.model) else runner.model
-    return model.state_dict()
+    return model_of(runner).state_dict()
 
 
 def all_finite(weights: Mapping[str, Any]) -> bool:

@@ -13,13 +13,13 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 from mmengine.dist import is_main_process
 from mmengine.evaluator import Evaluator as Metrics
-from mmengine.model import BaseModel, is_model_wrapper
+from mmengine.model import BaseModel
 from mmengine.registry import LOOPS
 from mmengine.runner import Runner, TestLoop
 from mmengine.utils import to_2tuple
 
 from ..backbones.base import Backbone
-from ..engine.checkpoint_hook import is_empty
+from ..engine.checkpoint_hook import is_empty, model_of
 from ..engine.figure_source import FigureSource
 from ..project.contents import at_size, configured_size, resize_steps
 from ..project.launch import launch_runner
@@ -73,7 +73,7 @@ class Evaluator:
         settings.work_dir = str(work_dir or config.work_dir)
         runner = launch_runner(settings, launcher)
         runner.call_hook('before_run')
-        model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+        model = model_of(runner)
         if isinstance(model, SelfLoadingModel):
             model.load_checkpoint(str(checkpoint))
         else:
