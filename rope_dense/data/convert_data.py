@@ -184,11 +184,10 @@ def convert_colours(
 ) -> None:
     """Write masks of class numbers, and classes.txt where none names the colours."""
     listing = out / CLASSES_FILE
-    for folder in (source, source.parent):
-        file = folder / COLOUR_LIST
-        if classes is None and file.is_file():
-            classes = file
-            print(f'{file}: the classes and their colours')
+    beside = source.parent / COLOUR_LIST
+    if classes is None and beside.is_file():
+        classes = beside
+        print(f'{beside}: the classes and their colours')
     if classes is None and listing.exists():
         raise ValueError(f'{listing} exists: give it with --classes')
     colours = read_classes(classes)[1] if classes else read_colours(source)
