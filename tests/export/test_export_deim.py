@@ -200,9 +200,11 @@ def test_masks_are_those_of_the_detections() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('in_boxes', [False, True])
 @torch.no_grad()
-def test_masks_of_a_file(tmp_path: Path) -> None:
+def test_masks_of_a_file(in_boxes: bool, tmp_path: Path) -> None:
     model, path = masked(), tmp_path / 'deim.onnx'
+    model.bbox_head.mask_head.in_boxes = in_boxes
     metadata = export(model, path)
     assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'masks']
     run_file = program_of(path)

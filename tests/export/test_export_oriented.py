@@ -53,3 +53,17 @@ def test_a_file_is_right_at_sizes_that_were_not_traced(
             distances = torch.cdist(torch.from_numpy(around), points)
             assert distances.amin(0).max() < 0.05
             assert distances.amin(1).max() < 0.05
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_file_leaves_out_duplicates(tmp_path: Path) -> None:
+    model, path = oriented(), tmp_path / 'oriented.onnx'
+    model.bbox_head.nms_iou = 0.01
+    export(model, path)
+    image = pixels(1, 3, 96, 160)
+    inputs = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
+    expected, *_ = model(inputs, mode='tensor')
+    assert 0 < (expected == 0).sum() < expected.numel()
+    scores, *_ = program_of(path)(image)
+    assert (scores - expected).abs().max() <= 1e-4
