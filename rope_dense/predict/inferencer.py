@@ -26,7 +26,7 @@ from ..project.hub_config import is_stored_config, registered_only
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.weights import patch_mmengine_reader
-from ..utils.config_parts import size_steps, without_labels
+from ..utils.config_parts import keeps_ratio, size_steps, without_labels
 from ..utils.sizes import ImageSize
 
 # Times as long as wide: with DINO's queries for less, there are too few tokens.
@@ -100,6 +100,8 @@ def predict_batch(
 ) -> list[BaseDataElement]:
     """The predictions for images (BGR), as data samples; thin images are padded.
 
+    Those of several shapes, where these are kept, are predicted one by one: see ``keeps_ratio``.
+
     Nothing is predicted where an image of any number of channels has no data
     (``drop_predictions_without_data``).
     ValueError for a prediction that is not finite.
@@ -109,6 +111,8 @@ def predict_batch(
     pipeline = inferencer.cfg.test_dataloader.dataset.pipeline
     ratio = max_aspect_ratio(pipeline, patch_size(inferencer.model))
     given = [pad_to_ratio(image, ratio) for image in images]
+    if keeps_ratio(pipeline) and len({image.shape for image in given}) > 1:
+        batch = 1
     results = inferencer(given, batch_size=batch, return_datasamples=True)
     if isinstance(results, dict):  # of mmdet
         results = results['predictions']

@@ -2,7 +2,7 @@
 
 Others import::
 
-    config_parts: LOADERS, all_datasets, leaf_datasets, nodes, pipelines,
+    config_parts: LOADERS, all_datasets, keeps_ratio, leaf_datasets, nodes, pipelines,
         size_steps, with_steps, without_labels
     configs: CONFIGS, DOCS, values_in
     disk: BEST, HUB, LAST, TRAINING, WEB, atomic_folder, atomic_write,

@@ -62,6 +62,14 @@ def without_labels(pipeline: Iterable[Any]) -> list:
     return [step for step in pipeline if not step['type'].endswith(LABEL_STEPS)]
 
 
+def keeps_ratio(pipeline: Iterable[Mapping]) -> bool:
+    """Return whether images keep their shape, so that in a batch they are padded to the largest.
+
+    What is found in an image would depend on the others.
+    """
+    return any(step.get('keep_ratio') for step in pipeline)
+
+
 def pipelines(dataset: Any) -> Iterator[list]:
     """Yield the pipelines of a data set and of the data sets within it."""
     if 'pipeline' in dataset:

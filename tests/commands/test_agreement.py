@@ -418,7 +418,7 @@ def test_one_mean_iou_in_all_places(tile: int | None, tmp_path: Path) -> None:
     'task', ['realtime', pytest.param('oriented', marks=pytest.mark.slow)]
 )
 def test_an_image_is_tested_as_if_alone(task: str, tmp_path: Path) -> None:
-    """Of images of other shapes, as ``predict`` does: no padding comes to a model."""
+    """Of images of other shapes, and so predicted in a batch: no padding comes to a model."""
     if task == 'oriented':
         pytest.importorskip('mmrotate')
     sizes = (SIDE, SIDE), (SIDE, SIDE // 2), (SIDE // 2, SIDE)
@@ -434,7 +434,7 @@ def test_an_image_is_tested_as_if_alone(task: str, tmp_path: Path) -> None:
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
     files = tmp_path / 'whole.py', tmp_path / 'weights.pth'
     assert call('test', *files, '--out', tmp_path / 'a.pkl') == 0
-    given = ['--out', tmp_path / 'out', '--score', 0]
+    given = ['--out', tmp_path / 'out', '--score', 0, '--batch', 3]
     assert call('predict', *files, data / 'val', *given) == 0
     content = json.loads((tmp_path / 'out' / 'predictions.json').read_text())
     tested = {Path(x['img_path']).name: x for x in load(tmp_path / 'a.pkl')}

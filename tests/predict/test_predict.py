@@ -408,11 +408,11 @@ def test_an_interrupted_run_goes_on(
     read, seen = sources.read_image, []
     monkeypatch.setattr('rope_dense.predict.place.SECONDS', 0)
 
-    def stopped(path: Path, max_value: int | None) -> np.ndarray | None:
+    def stopped(path: Path, *more: object) -> np.ndarray | None:
         seen.append(path.name)
         if len(seen) == 3:
             raise KeyboardInterrupt
-        return read(path, max_value)
+        return read(path, *more)
 
     monkeypatch.setattr(sources, 'read_image', stopped)
     assert predict(command) == 130

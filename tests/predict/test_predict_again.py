@@ -137,10 +137,10 @@ def test_an_interrupted_run_knows_its_images(
     ]
     read, left = sources.read_image, iter(range(3))
 
-    def stopped(path: Path, max_value: int | None) -> np.ndarray:
+    def stopped(path: Path, *more: object) -> np.ndarray:
         if next(left, None) is None:
             raise KeyboardInterrupt
-        return read(path, max_value)
+        return read(path, *more)
 
     monkeypatch.setattr('rope_dense.predict.place.SECONDS', 0)
     with monkeypatch.context() as patch:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ...utils.config_parts import LOADERS, nodes, size_steps
+from ...utils.config_parts import LOADERS, keeps_ratio, nodes, size_steps
 from ...utils.configs import CONFIGS
 from .augment import all_pipelines, fit_augmentation, mirrored_text
 from .data import OwnData
@@ -210,9 +210,7 @@ def finish_config(
     fit_augmentation(cfg, own.augment or 'published', own.flip, mosaic)
     fit_images(cfg, own, data.survey)
     for name in LOADERS[1:]:
-        steps = cfg[name]['dataset']['pipeline']
-        if own.tile is None and any(step.get('keep_ratio') for step in steps):
-            # Of another's shape in a batch an image would be padded, and found otherwise.
+        if own.tile is None and keeps_ratio(cfg[name]['dataset']['pipeline']):
             cfg[name]['batch_size'] = 1
     mirrored = mirrored_text(cfg, data.classes)
     if mirrored and 'own_data' in cfg:
