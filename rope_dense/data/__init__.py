@@ -28,7 +28,7 @@ Others import::
     labels.maps: DEPTH, MASKS, PairsOf, find_maps, write_pair_lists
     labels.objects: Report, printable_text
     labels.places: FileKind
-    labels.splits: WORDS, copies_in
+    labels.splits: WORDS, copies_in, split_word
     labels.unlabelled: write_picture_list
     loading: FILES, LoadError, NamingPipeline
     mask_colours: write_labels

@@ -187,6 +187,15 @@ def test_classes_are_the_runs(tmp_path: Path) -> None:
     assert cfg.test_dataloader.dataset.metainfo.classes == ('red', 'green')
 
 
+def test_no_class_of_the_run(tmp_path: Path) -> None:
+    coco_export(tmp_path / 'data')
+    cfg = trained_on('realtime', tmp_path / 'data')
+    coco_file(tmp_path / 'other', ['a.jpg', 'b.jpg'], ('blue', 'yellow'))
+    said = 'no labelled image has an object of red, green: .* not have .*: blue, yellow'
+    with pytest.raises(ValueError, match=said):
+        find_anew(cfg, str(tmp_path / 'other'), 'all')
+
+
 def test_a_test_that_is_not_used_is_named(tmp_path: Path) -> None:
     for export, task in ((coco_export, 'realtime'), (masks_export, 'semantic')):
         root = tmp_path / task

@@ -313,7 +313,7 @@ def report_text(
     """The report: a line on the data set, and one for each kind of what is unusual."""
     numbers = []
     for split, of in splits.items():
-        word = split_word(split, folder.splits[split])
+        word = split_word(split, folder.splits[split].inventory)
         numbers.append(f'{of["num_images"]} {word} images')
     counts = ' and '.join(numbers)
     objects = ' and '.join(str(values['num_objects']) for values in splits.values())

@@ -44,7 +44,7 @@ def evaluated(inventory: Inventory, find: Callable[[Inventory], Any]) -> Any:
     parts = [*folder.splits.values()]
     with suppress(ValueError):  # no test, or one without labels
         parts.append(find_test(inventory, find).splits['val'])
-    return replace(with_parts(folder, parts), split_by='all of its splits')
+    return replace(with_parts(folder, parts), split_by='their labels (all splits)')
 
 
 def find_test(inventory: Inventory, find: Callable[[Inventory], Any]) -> Any:

@@ -289,7 +289,7 @@ def report_text(folder: MapFolder, inventory: Inventory, report: Report) -> str:
         for image in files.unlabelled:
             report.note(f'image without {kind.what} (left out)', image.name)
         labelled.append({*files.pairs.values()})
-        numbers.append(f'{len(labelled[-1])} {split_word(name, split)}')
+        numbers.append(f'{len(labelled[-1])} {split_word(name, inventory)}')
         used.update(files.pairs)
         orphans.update(files.orphans)
     for file in sorted(orphans - used):

@@ -116,9 +116,9 @@ def split_by_hash(
     return dict(train=train, val=val), BY_HASH
 
 
-def split_word(split: str, part: Split) -> str:
+def split_word(split: str, inventory: Inventory) -> str:
     """What the images of a split are called: of an evaluation they are labelled ones."""
-    return 'labelled' if part.inventory.asked else WORDS[split]
+    return 'labelled' if inventory.asked else WORDS[split]
 
 
 def unused_tests(

@@ -19,7 +19,7 @@ from ...data.labels.inventory import Inventory
 from ...data.labels.label_folder import LabelFolder
 from ...data.labels.maps import PairsOf, write_pair_lists
 from ...data.labels.places import FileKind
-from ...data.labels.splits import WORDS
+from ...data.labels.splits import WORDS, split_word
 from ...data.labels.unlabelled import write_picture_list
 from ...utils.config_parts import LOADERS
 from ...utils.disk import read_json_or_empty
@@ -137,7 +137,7 @@ def find_objects(
     for split, part in found.splits.items():
         if part.num_objects <= part.num_ignored:
             raise ValueError(
-                f'{own.root}: no {WORDS[split]} image has an object of '
+                f'{own.root}: no {split_word(split, inventory)} image has an object of '
                 f'{", ".join(part.classes)}: {"; ".join(found.text.splitlines())}'
             )
         files[split] = files_of(own, str(part.ann_file), part.images)
