@@ -43,8 +43,7 @@ def convert_data(
     Args:
         format: of ``labels.folders.FORMATS``, or 'colours': masks in a folder.
         source: folder of label files, or the file of all.
-        out: NAME.json, or a folder of masks. In a file with the name of a validation split, such
-            as val.json, difficult objects are `iscrowd`, which is not evaluated.
+        out: NAME.json, or a folder of masks.
         images, classes: folder, by default as the format has it; file, see ``read_classes``.
         val_share: of the images, by a hash of their names, which goes to val.json beside NAME.json;
             by 0.2 it is what training takes for validation.

@@ -169,12 +169,10 @@ def images(tmp_path: Path) -> Path:
 CLASSES = 'large vehicle', 'ship'
 
 
-def rectangles(
-    name: str, source: Path, images: Path, ignore_difficult: bool = False
-) -> tuple[list[dict], Report]:
+def rectangles(name: str, source: Path, images: Path) -> tuple[list[dict], Report]:
     """The annotations of oriented boxes in a format, and the report."""
     numbers, report = {label: n for n, label in enumerate(CLASSES, start=1)}, Report()
-    rules = Rules(numbers, oriented=True, ignore_difficult=ignore_difficult)
+    rules = Rules(numbers, oriented=True)
     (part,) = given_folder(name, source, images, None, None).splits.values()
     _, items = FORMATS[name].read(part, None, report)
     found = list(annotate(items, part, rules, report))
@@ -203,15 +201,10 @@ def test_results_are_read_as_labels(tmp_path: Path, images: Path) -> None:
         np.testing.assert_allclose(box, BOX, atol=1e-4)
 
 
-def test_difficult_objects_train_and_are_not_evaluated(
-    tmp_path: Path, images: Path
-) -> None:
-    source = dota(tmp_path)
-    train, _ = rectangles('dota', source, images)
-    val, _ = rectangles('dota', source, images, ignore_difficult=True)
-    assert [item['iscrowd'] for item in train] == [0, 0]
-    assert [item['iscrowd'] for item in val] == [0, 1]
-    assert [CLASSES[item['category_id'] - 1] for item in val] == [
+def test_difficult_objects_are_ignored(tmp_path: Path, images: Path) -> None:
+    found, _ = rectangles('dota', dota(tmp_path), images)
+    assert [item['iscrowd'] for item in found] == [0, 1]
+    assert [CLASSES[item['category_id'] - 1] for item in found] == [
         'ship',
         'large vehicle',
     ]

@@ -189,9 +189,9 @@ def test_sizes_of_labels_are_compared_with_images(tmp_path: Path) -> None:
         one(tmp_path, Shape('cat', BOX), size=(40, 30))  # F3: height and width swapped
 
 
-def test_ignored_and_difficult_objects(tmp_path: Path) -> None:
-    flags: list[dict] = [dict(crowd=True), dict(difficult=True), {}]
-    shapes = [Shape('cat', (n, 5, 9, 9), **flag) for n, flag in enumerate(flags)]
+def test_ignored_objects_are_so_in_both_splits(tmp_path: Path) -> None:
+    flags = [True, False]
+    shapes = [Shape('cat', (n, 5, 9, 9), crowd=flag) for n, flag in enumerate(flags)]
     train = Labelled(image(tmp_path / 'images/a.png'), shapes)
     val = Labelled(image(tmp_path / 'images/b.png'), shapes)  # B8
     splits, _ = as_canonical(folder_of(tmp_path, [train], [val]), tmp_path / 'out')
@@ -201,8 +201,8 @@ def test_ignored_and_difficult_objects(tmp_path: Path) -> None:
         ]
         for split, part in splits.items()
     }
-    assert crowds == dict(train=[1, 0, 0], val=[1, 1, 0])
-    assert splits['val'].num_ignored == 2
+    assert crowds == dict(train=[1, 0], val=[1, 0])
+    assert splits['val'].num_ignored == 1
 
 
 def test_an_object_that_is_there_twice_is_one(tmp_path: Path) -> None:
@@ -406,7 +406,7 @@ def test_rectangles_that_are_all_upright_are_said(tmp_path: Path) -> None:
 def test_ignored_objects_and_their_classes_are_counted(tmp_path: Path) -> None:
     """Of COCO and VOC alike; a class of which nothing is trained or evaluated is named."""
     crowd = Shape('dog', (0, 0, 5, 5), crowd=True)
-    difficult = Shape('fox', (3, 3, 9, 9), difficult=True)
+    difficult = Shape('fox', (3, 3, 9, 9), crowd=True)
     fox = Shape('fox', (5, 5, 9, 9))
     bird = Shape('bird', (9, 9, 5, 5))
     train = [Shape('cat', BOX), crowd, fox]
@@ -417,8 +417,8 @@ def test_ignored_objects_and_their_classes_are_counted(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, items[:1], items[1:])
     _, text = as_canonical(folder, tmp_path / 'out')
     assert text.splitlines()[1:] == [
-        '2 x object marked iscrowd or ignore (neither trained nor evaluated): a.png, v.png',
-        '1 x difficult object (not evaluated): v.png',
+        '3 x object marked iscrowd, ignore or difficult (neither trained nor evaluated): '
+        'a.png, v.png',
         '1 x class whose training objects are all ignored: dog',
         '1 x class without a training object: bird',
         '1 x class without a validation object: cat',

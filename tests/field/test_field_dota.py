@@ -79,7 +79,7 @@ def test_folders(root: Path, images: str, labels: str) -> None:
         split: {Path(k).stem: v for k, v in x.items()}
         for split, x in found.objects.items()
     }
-    plane = ('large plane', BOX, 0)
+    plane = ('large plane', BOX, 1)  # difficult
     assert objects == {'train': {'P0': [*SHIP, plane]}, 'val': {'P1': SHIP}}
     assert 'by folder' in found.text and 'left out' not in found.text
 
@@ -150,12 +150,14 @@ def test_folders_that_are_refused(
 # Lines
 
 
-def test_difficult_objects_are_trained_and_not_evaluated(root: Path) -> None:
+def test_difficult_objects_are_neither_trained_nor_evaluated(root: Path) -> None:
     text = f'\ufeff{HEAD}{LINE}\r\n{PLANE}\r\n\r\n{CORNERS} small  vehicle\t2\n'  # B26: a mark
     found = of_texts(root, text)
     names = ['ship', 'large plane', 'small vehicle']
     assert found.classes == tuple(sorted(names))
-    assert found.objects['train']['0.png'] == [(name, BOX, 0) for name in names]
+    assert found.objects['train']['0.png'] == [
+        (name, BOX, flag) for name, flag in zip(names, (0, 1, 1), strict=True)
+    ]
     assert [item[2] for item in found.objects['val']['v.png']] == [0, 1, 1]
     assert (
         'folder of labels with a difficulty behind each class: train/labelTxt'

@@ -462,7 +462,7 @@ def test_any_write_changes_the_state(tmp_path: Path) -> None:
 
 
 def test_d3_converted_labels_are_the_canonical_ones(tmp_path: Path) -> None:
-    """With difficult objects, which are trained and not evaluated."""
+    """With difficult objects, which are neither trained nor evaluated."""
     hard = XML.format('cat').replace('</name>', '</name><difficult>1</difficult>', 1)
     names = [f'{number}' for number in range(12)]
     images = {f'JPEGImages/{name}.jpg': None for name in names}

@@ -159,7 +159,7 @@ def test_a_mask_is_where_its_first_point_is(tmp_path: Path) -> None:
     'change',
     [dict(difficult=True), dict(difficult='true'), dict(flags=dict(difficult=True))],
 )
-def test_difficult_objects_are_not_evaluated(tmp_path: Path, change: dict) -> None:
+def test_difficult_objects_are_ignored(tmp_path: Path, change: dict) -> None:
     """X-AnyLabeling"""
     root = folder(tmp_path, labelme(shape()))
     write(root / 'val' / 'a.json', labelme(shape(label='dog'), shape(**change)))

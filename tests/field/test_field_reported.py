@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures('surroundings')
 NUMBERS = dict(train=6, val=3)
 OUTLINE = [[10, 5, 30, 5, 30, 15, 10, 15]]
 IGNORED = (
-    '9 x object marked iscrowd or ignore (neither trained nor evaluated)',
+    '9 x object marked iscrowd, ignore or difficult (neither trained nor evaluated)',
     '1 x class whose training objects are all ignored: dog',
     '1 x class whose validation objects are all ignored: dog',
 )

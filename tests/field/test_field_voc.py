@@ -233,7 +233,7 @@ def test_rotated_boxes_keep_their_rotation(tmp_path: Path) -> None:
     'value, expected', [('1', 1), (' 1 ', 1), ('true', 1), ('0', 0), ('', 0)]
 )
 @pytest.mark.parametrize('tag', ['difficult', 'Difficult'])  # labelImg 1.3
-def test_difficult_objects_are_trained_and_not_evaluated(
+def test_difficult_objects_are_neither_trained_nor_evaluated(
     tag: str, value: str, expected: int, tmp_path: Path
 ) -> None:
     text = xml(thing(more=f'<{tag}>{value}</{tag}>'), thing('dog'))  # B8
@@ -241,7 +241,7 @@ def test_difficult_objects_are_trained_and_not_evaluated(
         pair(tmp_path / 'data', stem, text)
     lists(tmp_path / 'data', train='a', val='v')
     found = reading(tmp_path / 'data').objects
-    assert [item[2] for item in found['train']['a.jpg']] == [0, 0]
+    assert [item[2] for item in found['train']['a.jpg']] == [expected, 0]
     assert [item[2] for item in found['val']['v.jpg']] == [expected, 0]
 
 

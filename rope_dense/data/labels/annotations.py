@@ -36,8 +36,7 @@ NESTED = (
     '(filled, as COCO does; a hole needs run lengths)'
 )
 NO_OUTLINE = 'object without a polygon or mask (its box is taken as one)'
-IGNORED = 'object marked iscrowd or ignore (neither trained nor evaluated)'
-DIFFICULT = 'difficult object (not evaluated)'
+IGNORED = 'object marked iscrowd, ignore or difficult (neither trained nor evaluated)'
 CUT = 0.9  # share of a box within the image: less counts as cut
 FARTHEST = 1e9  # pixels: no image is as large
 SLACK = 0.01  # pixels outside of an image: the box stays as it is
@@ -54,8 +53,6 @@ class Rules:
     # An object is the smallest rectangle around it, which nothing clips.
     oriented: bool = False
     outlines: bool = False  # an object without an outline gets the outline of its box
-    # Difficult objects are ``iscrowd``, which is not evaluated.
-    ignore_difficult: bool = False
     # own.classes chooses: other objects that are lost do not count.
     is_choice: bool = False
 
@@ -167,7 +164,7 @@ def annotations_of(
             report.note(NO_OUTLINE, where)
             place['segmentation'] = [box_corners(place['bbox'])]
         number = rules.numbers[label]
-        is_crowd = int(shape.crowd or (rules.ignore_difficult and shape.difficult))
+        is_crowd = int(shape.crowd)
         others = alike[number, place['area'], *place['bbox']]
         for other in others:
             if other.get('segmentation') == place.get('segmentation'):
@@ -178,7 +175,7 @@ def annotations_of(
             annotation = dict(category_id=number, iscrowd=is_crowd, **place)
             found.append(annotation)
             if is_crowd:
-                report.note(IGNORED if shape.crowd else DIFFICULT, where)
+                report.note(IGNORED, where)
             others.append(annotation)
     return found
 

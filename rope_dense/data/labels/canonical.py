@@ -154,7 +154,6 @@ def write_splits(
             unchosen,
             oriented,
             outlines,
-            ignore_difficult=split == 'val',
             is_choice=given is not None,
         )
         _, items = folder.format.read(part, folder.classes, file.report)

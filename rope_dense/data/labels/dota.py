@@ -109,9 +109,7 @@ def shape_in(path: Path, where: str, line: str, has_difficulty: bool) -> Shape:
                 f'ends with {last!r}, where other lines have a difficulty, 0, 1 or 2'
             )
         is_difficult = DIFFICULTIES[last] > 0
-        return polygon_shape(
-            ' '.join(name), corners, difficult=is_difficult, where=where
-        )
+        return polygon_shape(' '.join(name), corners, crowd=is_difficult, where=where)
 
 
 def has_difficulty(files: Sequence[Path]) -> bool:

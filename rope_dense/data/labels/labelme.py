@@ -160,7 +160,7 @@ def shape_of(
         return f'object of {IGNORE}, which is no class'
     is_flagged = isinstance(flags, dict) and is_set(flags.get('difficult'))
     is_difficult = is_flagged or is_set(given.get('difficult'))
-    more: dict[str, Any] = dict(where=where, difficult=is_difficult)
+    more: dict[str, Any] = dict(where=where, crowd=is_difficult)
     kind = given.get('shape_type') or 'polygon'
     pairs = given.get('points') or []
     is_list = isinstance(pairs, list)
@@ -237,7 +237,7 @@ def add_part(shape: Shape, other: Shape) -> None:
         outlines = [shape.outline or [corners], other.outline or [others]]
         shape.outline = geometry.merge_outlines(outlines)
     shape.box = geometry.bounding_box(corners + others)
-    shape.difficult |= other.difficult
+    shape.crowd |= other.crowd
 
 
 FOLDERS = 'annotations?|labels?|jsons?|anns?|labelme'

@@ -35,9 +35,8 @@ class Shape:
     label: str  # name of its class
     box: Box  # its corners may be in any order and outside of the image
     outline: Outline | None = None  # None for a box
-    # Neither trained nor evaluated: COCO's ``iscrowd`` and ``ignore``.
+    # Neither trained nor evaluated: ``iscrowd``, ``ignore`` and ``difficult``.
     crowd: bool = False
-    difficult: bool = False  # trained and not evaluated: VOC's and DOTA's
     where: str = ''  # the place of its label, such as 'a.txt, line 3'
 
 

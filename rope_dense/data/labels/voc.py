@@ -117,7 +117,7 @@ def shape_of(node: Element, where: str, report: Report) -> Shape | None:
         raise ValueError('its <name> is empty or missing')
     difficult = node.findtext('difficult', '') or node.findtext('Difficult', '')
     is_difficult = difficult.strip().lower() in TRUE
-    more: dict[str, Any] = dict(where=where, difficult=is_difficult)
+    more: dict[str, Any] = dict(where=where, crowd=is_difficult)
     rotated = node.find('robndbox')
     if rotated is not None and rotated.find('angle') is not None:
         # Of roLabelImg: centre and sides in pixels from 0, and clockwise radians.
