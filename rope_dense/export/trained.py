@@ -15,7 +15,7 @@ from ..project.checks.data import build_dataset
 from ..project.checks.recipe import part_text
 from ..project.contents import stored_classes
 from ..project.hub import push_to_hub, save_for_hub
-from ..project.load import find_model
+from ..project.load import Options, find_model
 from ..project.model import Colour, build_model, classes_and_colours, mask_numbers
 from ..project.ready import ready
 from ..utils.config_parts import size_steps
@@ -43,7 +43,7 @@ def export_model(
     score: float | None = None,
     opset: int = OPSET,
     unchecked: bool = False,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
 ) -> dict:
     """Write a trained model to a file, run that, and print its differences from the model.
 
@@ -187,7 +187,7 @@ def push_model(
     metric: Sequence[tuple[str, float]] = (),
     private: bool = False,
     folder: str | Path | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
 ) -> str:
     """Upload a trained model to the hub, or write its files.
 

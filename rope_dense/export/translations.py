@@ -49,6 +49,9 @@ def replace_axes(x: Any, start: int, sizes: Sequence[Any], end: int) -> Any:
         if not isinstance(side, int):
             side = op.Shape(x, start=axis, end=axis + 1)
         shape.append(side)
+    # To be read without the shape before: onnxoptimizer joins operations in a row.
+    if shape.count(0) == 1 and -1 not in shape:
+        shape[shape.index(0)] = -1
     return op.Reshape(x, shape)
 
 

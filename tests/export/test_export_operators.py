@@ -1,11 +1,15 @@
 """Operators of files, beside the lists of programs that run them."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from onnx import TensorProto, helper
 
-from helpers.exported import assert_plain
+from helpers.exported import assert_plain, assert_same, onnx, run, session
 from helpers.exported_models import shallow, strong, windowed
 from helpers.onnx_operators import refused
 from rope_dense.export import export
@@ -35,17 +39,65 @@ def test_what_programs_refuse_is_found(
     assert refused(helper.make_model(graph)) == says
 
 
-def test_a_position_table_has_no_cubic_resize(tmp_path: Path) -> None:
-    """At dynamic sizes; windows are planned without a comparison of truths."""
-    path = tmp_path / 'model.onnx'
+@pytest.fixture(scope='module')
+def windows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backbone with windows and a position table."""
+    path = tmp_path_factory.mktemp('windows') / 'model.onnx'
     export(strong(windowed(use_ape=True)), path)
-    assert_plain(path)
+    return path
+
+
+@pytest.fixture(scope='module')
+def boxes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A detector, resized inside, with sizes of images of uint8."""
+    path = tmp_path_factory.mktemp('boxes') / 'model.onnx'
+    resize = dict(scale=(320, 240), keep_ratio=True)
+    export(shallow(), path, score=0.3, resize=resize, resize_inside=True)
+    return path
+
+
+def test_a_position_table_has_no_cubic_resize(windows: Path) -> None:
+    """At dynamic sizes; windows are planned without a comparison of truths."""
+    assert_plain(windows)
 
 
 @pytest.mark.slow
-def test_a_detector_with_a_threshold(tmp_path: Path) -> None:
-    """Resized inside, with sizes of images of uint8."""
+def test_a_detector_with_a_threshold(boxes: Path) -> None:
+    assert_plain(boxes)
+
+
+@pytest.mark.parametrize(
+    'name', ['windows', pytest.param('boxes', marks=pytest.mark.slow)]
+)
+def test_mnn_converts_a_file(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """It refuses sampling of mode linear, and a maximum of one input, as it stops then."""
+    pytest.importorskip('MNN', reason='pip install MNN')
+    out = tmp_path / 'model.mnn'
+    given = ['--modelFile', str(request.getfixturevalue(name)), '--MNNModel', str(out)]
+    program = [
+        sys.executable,
+        '-m',
+        'MNN.tools.mnnconvert',
+        '-f',
+        'ONNX',
+        '--bizCode',
+        'a',
+    ]
+    done = subprocess.run(
+        [*program, *given], capture_output=True, text=True, check=False
+    )
+    said = done.stdout + done.stderr
+    assert 'Converted Success' in said and out.is_file(), said
+    assert not re.findall("Don't support|Not support", said), said
+
+
+def test_reshapes_in_a_row_are_joined_rightly_by_onnxoptimizer(
+    windows: Path, tmp_path: Path
+) -> None:
+    optimizer = pytest.importorskip('onnxoptimizer', reason='pip install onnxoptimizer')
     path = tmp_path / 'model.onnx'
-    resize = dict(scale=(320, 240), keep_ratio=True)
-    export(shallow(), path, score=0.3, resize=resize, resize_inside=True)
-    assert_plain(path)
+    onnx.save(optimizer.optimize(onnx.load(windows)), path)
+    image = torch.randn(2, 3, 97, 131)
+    assert_same(run(session(path), image), run(session(windows), image))
