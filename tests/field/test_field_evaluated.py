@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -76,6 +77,46 @@ def voc_lists(root: Path) -> None:
         write(root / 'ImageSets' / 'Main' / f'{word}.txt', '\n'.join(names))
 
 
+def cvat_subsets(root: Path) -> None:
+    """One file of CVAT, whose project has three subsets."""
+    lines = []
+    for split, number in NUMBERS.items():
+        for index in range(number):
+            name = f'{split}{index}.jpg'
+            image(root / 'images' / name)
+            label = ('red', 'green')[index % 2]
+            box = f'<box label="{label}" xtl="5" ytl="6" xbr="24" ybr="22"/>'
+            size = 'width="40" height="30"'
+            about = f'id="{len(lines)}" name="{name}" subset="{split}" {size}'
+            lines.append(f'<image {about}>{box}</image>')
+    images = ''.join(lines)
+    text = f'<annotations><version>1.1</version>{images}</annotations>'
+    write(root / 'annotations.xml', text)
+
+
+def createml_export(root: Path) -> None:
+    """Roboflow's CreateML export with three splits."""
+    for split, number in NUMBERS.items():
+        entries = []
+        for index in range(number):
+            name = f'{split}{index}.jpg'
+            image(root / split / name)
+            place = dict(x=15, y=14, width=20, height=16)
+            item = dict(label=('red', 'green')[index % 2], coordinates=place)
+            entries.append(dict(image=name, annotations=[item]))
+        write(root / split / '_annotations.createml.json', json.dumps(entries))
+
+
+def dota_export(root: Path) -> None:
+    """DOTA's folders with three splits."""
+    for split, number in NUMBERS.items():
+        for index in range(number):
+            image(root / split / 'images' / f'{split}{index}.jpg')
+            label = ('red', 'green')[index % 2]
+            line = f'5 10 20 5 24 17 9 22 {label} 0\n'
+            write(root / split / 'labelTxt' / f'{split}{index}.txt', line)
+
+
 def maps(root: Path, masks: str = 'masks') -> None:
     """Images with masks, or with depth maps in millimetres, in three splits."""
     for split, number in NUMBERS.items():
@@ -99,8 +140,8 @@ def depth_export(root: Path) -> None:
 
 
 EXPORTS = {
-    'realtime': [coco_export, yolo_export, voc_lists],
-    'realtime_masks': [],
+    'realtime': [coco_export, yolo_export, voc_lists, cvat_subsets, createml_export],
+    'oriented': [dota_export],
     'semantic': [masks_export],
     'depth': [depth_export],
 }
@@ -108,6 +149,8 @@ EACH = [(task, export) for task, some in EXPORTS.items() for export in some]
 
 
 def trained_on(task: str, root: Path, **settings: object) -> Config:
+    if task == 'oriented':
+        pytest.importorskip('mmrotate', reason='no mmrotate; see the extra [oriented]')
     given = dict(data_root=root, weights=None, size=64) | settings
     return load_config(task, own=given)
 
@@ -150,7 +193,7 @@ def test_other_data_are_evaluated_whole(task: str, export, tmp_path: Path) -> No
     assert evaluated(cfg) == every
     assert '18 labelled images' in cfg.own_data
     assert 'are training images of the run' not in cfg.own_data
-    if export is not voc_lists:  # lists are in the folder of all splits
+    if export not in (voc_lists, cvat_subsets):  # in the folder of all splits
         test = tmp_path / 'data' / 'test'
         cfg = trained_on(task, tmp_path / 'data')
         find_anew(cfg, str(test), 'all')
