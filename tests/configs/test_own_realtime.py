@@ -94,6 +94,16 @@ def test_random_weights_have_queries_for_the_objects_and_small_batches(
     assert cfg.model.test_cfg.max_per_img == queries
 
 
+@pytest.mark.parametrize(
+    'weights, masks', [('default', {}), (None, dict(in_boxes=True))]
+)
+def test_masks_are_in_their_boxes_from_random_weights(
+    data: Path, weights: str | None, masks: dict
+) -> None:
+    cfg = load(data, 'realtime_masks', weights=weights)
+    assert cfg.model.bbox_head.masks == masks
+
+
 def test_sizes_follow_from_one(data: Path) -> None:
     cfg = load(data, size=160)
     resizes = [

@@ -209,14 +209,21 @@ def realtime_config(
 
 
 def realtime_masks_config(own: OwnRealtime, data: OwnData) -> dict:
-    """The same with ECSeg's head, costs and loss weights, for masks."""
+    """The same with ECSeg's head, costs and loss weights, for masks.
+
+    From random values masks are learned in their boxes: few points of a whole image are in a small
+    object.
+    """
     cfg = realtime_config(own, data, 'coco/segm_mAP')
     for augment in cfg['model']['data_preprocessor']['batch_augments']:
         if augment['type'] == 'MixUpCopyBlend':
             # As ECSeg: it would copy objects without their masks.
             augment['copyblend_prob'] = 0.0
+    changed = with_masks(cfg, {})
+    if own.weights is None:
+        changed['model']['bbox_head']['masks'] = dict(in_boxes=True)
     config = Config(cfg)
-    config.merge_from_dict(with_masks(cfg, {}))
+    config.merge_from_dict(changed)
     return config.to_dict()
 
 
