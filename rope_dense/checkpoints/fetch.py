@@ -17,6 +17,7 @@ import torch
 from mmengine.dist import barrier
 
 from ..utils.disk import HUB, WEB, atomic_write
+from ..utils.progress import is_first_here
 from .errors import CheckpointError
 from .read import INDEX, read_checkpoint, read_index
 
@@ -62,7 +63,7 @@ def fetch_from_web(url: str) -> str:
     """The file in torch.hub's cache, downloaded by the first process of each machine."""
     path = cache_path(url)
     try:
-        if not os.path.isfile(path) and os.environ.get('LOCAL_RANK', '0') == '0':
+        if not os.path.isfile(path) and is_first_here():
             download_checkpoint(url, path)
     finally:
         barrier()  # after an error too, or the others would wait

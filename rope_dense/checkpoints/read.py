@@ -20,6 +20,7 @@ import torch
 from mmengine.logging import HistoryBuffer
 from torch import Tensor
 
+from ..utils.progress import is_first_here
 from .errors import AGAIN, CheckpointError, keys_text
 
 STATISTICS = ('min', 'max', 'mean', 'current')
@@ -262,7 +263,7 @@ def check_checksum(path: str, name: str) -> None:
     process of each machine.
     """
     state = file_state(path)
-    if state in _verified or os.environ.get('LOCAL_RANK', '0') != '0':
+    if state in _verified or not is_first_here():
         return
     try:
         # Complete with a directory, which is at its end.

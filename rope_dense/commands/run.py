@@ -1,7 +1,6 @@
 """Run a command and print errors in one line."""
 
 import argparse
-import os
 import sys
 import time
 import traceback
@@ -13,6 +12,7 @@ from torch import distributed
 from ..engine.preemption import Stopped
 from ..project.building import NAMED
 from ..project.launch import leave_group, silent_log_errors
+from ..utils.progress import is_first_here
 
 # Warnings about calls and defaults of mmcv, mmdet, mmseg and pycocotools, which no user can mend.
 NOISE = (
@@ -37,7 +37,7 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
         with silent_log_errors():
             main(args)
     except (*NAMED, ValueError) as error:
-        is_first = os.environ.get('LOCAL_RANK', '0') == '0'
+        is_first = is_first_here()
         if not is_first and not distributed.is_initialized():
             time.sleep(3)
         print_error(error, args.debug)

@@ -1,6 +1,6 @@
 """Write a trained model to a file, compared with the model, or to a repository of the hub."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal

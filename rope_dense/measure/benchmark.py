@@ -1,7 +1,7 @@
 """Measure a model: parameters, multiply-adds, memory, and time by kind of operation."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch import nn
 from ..backbones.base import image_channels
 from ..project.building import build_part, checked_device
 from ..project.contents import at_size, configured_size, used_loaders
-from ..project.load import load_config
+from ..project.load import Options, load_config
 from ..project.model import random_model
 from ..rope import Rotary, RotaryEmbedding
 from ..utils.config_parts import pipelines, without_labels
@@ -44,7 +44,7 @@ def benchmark(
     rounds: int = 5,
     device: str | None = 'cpu',
     threads: int | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     work_dir: str | None = None,
 ) -> dict:
     """Measure the model of a config with random weights, on images of noise.

@@ -1,7 +1,7 @@
 """Choose the scaling and the window of a trained model for images of other sizes."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from ..engine.figure_source import FigureSource
 from ..project.checks.data import build_dataset
 from ..project.contents import configured_size, datasets_of, trained_size
 from ..project.identity import Identity
-from ..project.load import find_model
+from ..project.load import Options, find_model
 from ..project.ready import ready
 from ..utils.configs import DOCS
 from ..utils.errors import UsageError
@@ -53,7 +53,7 @@ def choose_scaling(
     draws: int = 1000,
     seed: int = 0,
     train_size: str | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
     split: str | None = None,

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -23,7 +23,7 @@ from ..project.building import building
 from ..project.checks.data import build_dataset
 from ..project.contents import datasets_of, evaluators, task_of
 from ..project.launch import launch_runner, run_test
-from ..project.load import find_model
+from ..project.load import Options, find_model
 from ..project.model import mask_numbers, num_things
 from ..project.options import enable_compile
 from ..project.ready import ready
@@ -40,7 +40,7 @@ def evaluate(
     out: str | None = None,
     tta: bool = False,
     compile: bool = False,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
     split: str | None = None,

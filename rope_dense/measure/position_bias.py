@@ -1,6 +1,6 @@
 """The share of position in a backbone's maps: a constant image beside an image of noise."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -12,7 +12,7 @@ from ..backbones.archs import VIT_ARCHS
 from ..backbones.base import Backbone, WindowPrefix, backbone_of
 from ..checkpoints.load import load_pretrained
 from ..project.contents import trained_size
-from ..project.load import find_model
+from ..project.load import Options, find_model
 from ..project.model import build_model
 from ..project.weights import load_tested_weights
 from ..utils.errors import UsageError
@@ -34,7 +34,7 @@ def position_bias(
     *,
     sizes: Sequence[str] = (),
     scaling: Sequence[str] = (),
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     work_dir: str | None = None,
 ) -> list[dict]:
     """Measure how far each map of a backbone depends on position where the image does not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from mmengine.utils import to_2tuple
 from ..project.contents import at_size, configured_size, tile_plan, trained_size
 from ..project.identity import Identity
 from ..project.launch import init_rank, should_merge
-from ..project.load import find_model
+from ..project.load import Options, find_model
 from ..project.ready import ready
 from ..utils.configs import DOCS
 from ..utils.errors import UsageError
@@ -40,7 +40,7 @@ def evaluate_sizes(
     metric: str | None = None,
     label: str | None = None,
     overwrite: bool = False,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     work_dir: str | None = None,
     data_root: str | None = None,
     split: str | None = None,

@@ -26,7 +26,7 @@ from ..project.hub_config import is_stored_config, registered_only
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.weights import patch_mmengine_reader
-from ..utils.config_parts import keeps_ratio, size_steps, without_labels
+from ..utils.config_parts import keeps_ratio, kind, size_steps, without_labels
 from ..utils.sizes import ImageSize
 
 # Times as long as wide: with DINO's queries for less, there are too few tokens.
@@ -143,7 +143,7 @@ def has_finite_values(sample: BaseDataElement) -> bool:
 def max_aspect_ratio(pipeline: Sequence[Mapping], patch: int) -> float:
     """The largest ratio of sides for a test pipeline and a patch in pixels, or infinity."""
     for _, step, _ in size_steps(pipeline):
-        name = str(step.get('type')).rpartition('.')[2]
+        name = kind(step)
         scale = step['scale']
         if name == 'Resize' and not step.get('keep_ratio'):
             continue

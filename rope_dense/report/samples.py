@@ -1,7 +1,6 @@
 """Samples of a data set after its pipeline, as a model gets them, drawn with their labels."""
 
 import random
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +21,7 @@ from ..engine.train_loop import set_epoch
 from ..project.building import building
 from ..project.checks.data import check_data
 from ..project.contents import detects, visualizer_of
-from ..project.load import load_config
+from ..project.load import Options, load_config
 from ..project.own.tasks import Found, stored_settings
 from ..utils.config_parts import pipelines
 from ..utils.errors import UsageError
@@ -43,7 +42,7 @@ def browse(
     out: str | Path | None = None,
     work_dir: str | None = None,
     data_root: str | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
     found: Found | None = None,
 ) -> list[Path]:
     """Draw the first samples of a data set of a config, with their labels.

@@ -1,6 +1,6 @@
 """Write the report of a model."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from mmengine.config import Config
@@ -10,7 +10,7 @@ from mmengine.model import BaseModel
 from ..project.building import checked_device
 from ..project.contents import Task, task_of
 from ..project.identity import hash_of
-from ..project.load import find_model
+from ..project.load import Options, find_model
 from ..project.model import classes_and_colours
 from ..project.own.tasks import stored_settings
 from ..project.ready import ready
@@ -56,7 +56,7 @@ def report(
     work_dir: str | None = None,
     data_root: str | None = None,
     split: str | None = None,
-    cfg_options: Iterable[str] | Mapping[str, object] = (),
+    cfg_options: Options = (),
 ) -> Path:
     """Test a model and write its report; returns its page.
 

@@ -2,8 +2,8 @@
 
 Others import::
 
-    config_parts: LOADERS, all_datasets, keeps_ratio, leaf_datasets, nodes, pipelines,
-        size_steps, with_steps, without_labels
+    config_parts: LOADERS, all_datasets, keeps_ratio, kind, leaf_datasets, nodes,
+        pipelines, size_steps, with_steps, without_labels
     configs: CONFIGS, DOCS, values_in
     disk: BEST, HUB, LAST, TRAINING, WEB, atomic_folder, atomic_write,
         atomic_write_text, is_disk_error, is_interrupt, is_remote,
@@ -14,7 +14,7 @@ Others import::
     lock: exclusive
     memo: LastResult, is_tracing, memo, on_host
     process: end_with_parent, peak_rss
-    progress: bar, progress, show_elapsed
+    progress: bar, is_first_here, progress, show_elapsed
     results: ForeignFileError, HOME, Results, Write, read_records, results_below
     sizes: ImageSize, Size, larger, smaller
     validation: check_choice, checked_indexes, checked_integer, checked_number,

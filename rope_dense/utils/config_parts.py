@@ -19,6 +19,11 @@ def nodes(part: object, key: str = '') -> Iterator[tuple[str, Any]]:
         yield from nodes(item, f'{key}.{name}' if key else str(name))
 
 
+def kind(part: Mapping) -> str:
+    """The type of a part of a config without its scope."""
+    return str(part.get('type')).rpartition('.')[2]
+
+
 def size_steps(
     part: object, key: str = '', names: Sequence[str] = ('scale',)
 ) -> Iterator[tuple[str, Any, str]]:
@@ -87,12 +92,12 @@ def with_steps(loader: Any, /, **steps: Mapping[str, Any]) -> Any:
     of a type.
     """
     changed = copy.deepcopy(loader)
-    for kind, settings in steps.items():
+    for name, settings in steps.items():
         found = False
         for _, step in nodes(changed):
-            if str(step.get('type')).rpartition('.')[2] == kind:
+            if kind(step) == name:
                 step.update(settings)
                 found = True
         if not found:
-            raise ValueError(f'no step of type {kind}, whose settings are to change')
+            raise ValueError(f'no step of type {name}, whose settings are to change')
     return changed

@@ -15,6 +15,11 @@ from tqdm import tqdm
 T = TypeVar('T')
 
 
+def is_first_here() -> bool:
+    """Return whether this is the first process of a run on this machine, which alone speaks."""
+    return os.environ.get('LOCAL_RANK', '0') == '0'
+
+
 def progress(items: Iterable[T], title: str, total: int | None = None) -> Iterator[T]:
     """The items (``total`` if they have no length), while number and time left are shown."""
     return iter(bar(title, total, items))
@@ -29,7 +34,7 @@ def bar(title: str, total: int | None = None, items: Iterable | None = None) -> 
         total=total,
         miniters=0,
         leave=False,
-        disable=os.environ.get('LOCAL_RANK', '0') != '0',  # another process shows it
+        disable=not is_first_here(),  # another process shows it
     )
     if sys.stderr.isatty():
         return tqdm(items, **settings, mininterval=0.2, delay=0.2)

@@ -30,7 +30,7 @@ from mmengine.dataset import BaseDataset, Compose, InfiniteSampler
 from mmengine.dist import barrier, get_rank, get_world_size
 from mmengine.registry import DATA_SAMPLERS, DATASETS, TRANSFORMS
 
-from ...utils.config_parts import nodes
+from ...utils.config_parts import kind, nodes
 from ...utils.progress import progress
 from ..classes import IGNORED
 from ..images.bands import find_load_bands
@@ -242,7 +242,7 @@ def with_windows(pipeline: Sequence[dict]) -> list[dict]:
     """A pipeline whose steps that load images are ``LoadWindow``."""
     steps = copy.deepcopy(list(pipeline))
     for _, step in list(nodes(steps)):
-        name = str(step.get('type')).rpartition('.')[2]
+        name = kind(step)
         if name in ('LoadImageFromFile', 'LoadBands'):
             bands = dict(step) if name == 'LoadBands' else None
             step.clear()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...utils.config_parts import LOADERS, nodes
+from ...utils.config_parts import LOADERS, kind, nodes
 
 AUGMENTS = ('published', 'light', 'none')
 FLIPS: dict[str, Any] = {
@@ -98,11 +98,6 @@ def _few_steps(cfg: dict, augment: str, are_batches_plain: bool) -> list[dict]:
         elif name == 'FilterAnnotations':
             filters = [step]  # the last one
     return [*loads, *flips, resize, *crops, *filters, pipeline[-1]]
-
-
-def kind(step: dict) -> str:
-    """The type of a part of a config without its scope."""
-    return str(step.get('type')).rpartition('.')[2]
 
 
 def all_pipelines(cfg: dict) -> list[list[dict]]:

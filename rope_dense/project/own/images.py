@@ -12,9 +12,9 @@ from ...data.images.band_files import BandHeader, read_band_header
 from ...data.images.headers import Header
 from ...data.images.pictures import check_picture
 from ...data.labels.objects import Report
-from ...utils.config_parts import nodes
+from ...utils.config_parts import kind, nodes
 from ...utils.validation import is_integer
-from .augment import all_pipelines, kind
+from .augment import all_pipelines
 from .settings import Own
 
 Survey = dict[str, Any]  # of images, as JSON

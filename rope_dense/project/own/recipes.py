@@ -9,7 +9,6 @@ data sets, so that its data can be looked up anew; `own_given` has what else it 
 """
 
 import ast
-import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
@@ -27,6 +26,7 @@ from ...data.labels.splits import copies_in
 from ...data.mask_labels import class_numbers
 from ...engine.figure_source import EVALUATED
 from ...utils.config_parts import all_datasets, nodes
+from ...utils.progress import is_first_here
 from .adapt import adapt_config
 from .data import OwnData, check_root, files_in, own_inventory
 from .detectors import (
@@ -167,7 +167,7 @@ def find_anew(cfg: Config, data_root: str | None = None, asked: str = '') -> Non
     assert data is not None
     set_data_files(cfg, own, data, is_moved=data_root is not None)
     has_changed = cfg.get('own_state') not in (None, data.state)
-    is_first = os.environ.get('LOCAL_RANK', '0') == '0'
+    is_first = is_first_here()
     is_trained = data_root is None and not cfg.get(EVALUATED)
     if has_changed and is_trained and is_first:
         print(

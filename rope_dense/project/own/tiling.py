@@ -9,9 +9,8 @@ from typing import Any
 
 from mmengine.registry import DefaultScope
 
-from ...utils.config_parts import nodes
+from ...utils.config_parts import kind, nodes
 from . import data as own_data
-from .augment import kind
 from .settings import DEEP_TILES, Own, OwnObjects
 
 MODULES = ('rope_dense.data.tiles.dataset', 'rope_dense.data.tiles.evaluation')
