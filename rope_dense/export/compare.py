@@ -75,7 +75,9 @@ def compare_file(
         yield f'{said}: {parts}'
     if wrong:
         names = ' and '.join(sorted(wrong))
-        raise UsageError(f'{path}: do not use the file in {names}, where it is wrong')
+        raise UsageError(
+            f'{path}: do not use the file in {names}, where it is wrong (--unchecked)'
+        )
     if not ran:
         raise UsageError(f'{path}: no program here can run the file (--unchecked)')
 

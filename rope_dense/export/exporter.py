@@ -135,9 +135,8 @@ def export(
         with torch.no_grad():
             graph(graph.example(1, *size))
     metadata = file_metadata(graph, size, batch, classes) | options
-    metadata['colours'] = None
-    if colours is not None:
-        metadata['colours'] = [list(map(int, colour)) for colour in colours]
+    rows = [list(map(int, colour)) for colour in colours or ()]
+    metadata['colours'] = rows or None
     metadata['resize'] = None if resize_inside else resize
     metadata['backbone_dtype'] = DTYPES[dtype]
     metadata['opset'] = opset if path.suffix == '.onnx' else None
@@ -188,8 +187,8 @@ def graph_for(
         if isinstance(part, Graph) and top is not None:
             part.top = checked_integer('top', top, 1)
     if score is not None:
-        least = checked_number('score', score, 0, below=1)
-        graph.threshold = torch.full((1, 1), least)
+        score = checked_number('score', score, 0, below=1)
+        graph.threshold = torch.full((1, 1), score)
     if resized:
         width, height = resized['scale']
         keep_ratio = resized['keep_ratio']
@@ -348,8 +347,9 @@ def write_pt2(
 ) -> None:
     """Write an archive of torch.export, without the paths of this machine."""
     images, settings = exported.example_inputs
-    zeros = tuple(map(torch.zeros_like, images))  # AOTInductor needs an example
-    exported.example_inputs = zeros, settings
+    # AOTInductor needs an example; this one is stored as one number.
+    zeros = (image.new_zeros(()).expand(image.shape) for image in images)
+    exported.example_inputs = (*zeros,), settings
     for node in exported.graph.nodes:
         for name in ('stack_trace', 'nn_module_stack', 'torch_fn', 'from_node'):
             node.meta.pop(name, None)
