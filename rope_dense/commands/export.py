@@ -69,6 +69,10 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_number(
         '--opset', 'version of ONNX operators (%(default)s)', least=17, default=20
     )
+    parser.add_switch(
+        '--unchecked',
+        'accept a file that no program here runs, or that one runs wrongly',
+    )
     add_cfg_options(parser)
     add_queries(parser)
     return parser.parse(argv)

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from helpers.exported import pixels, strong
 from helpers.exported_models import classifier
+from rope_dense.commands.arguments import ToolParser
 from rope_dense.export import compare, export, exporter
 from rope_dense.export.compare import compare_file, input_shapes, largest_difference
 from rope_dense.export.graphs import Graph, graph_of
 from rope_dense.utils.errors import UsageError
+from rope_dense_command import import_command
 
 
 class Detector:
@@ -150,10 +152,18 @@ def test_rows_without_a_detection_have_no_box_and_no_class() -> None:
     assert (boxes[0] == 0).all() and (boxes[1] > 0).all()
 
 
-def test_a_file_that_nothing_runs_is_refused_before_it_is_made(tmp_path: Path) -> None:
+def test_a_file_that_nothing_runs_is_refused_before_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / 'model.onnx'
     with pytest.raises(UsageError, match='no bfloat16 on a CPU: --unchecked'):
         compare.check_comparable(path, 'bf16')
+    export_tool = import_command('export')
+    given = ['run', str(path), '--dtype', 'bf16']
+    with monkeypatch.context() as patched:
+        patched.setattr(ToolParser, 'parse', ToolParser.parse_args)  # without files
+        assert not export_tool.parse_args(given).unchecked
+        assert export_tool.parse_args([*given, '--unchecked']).unchecked
     compare.check_comparable(path, 'fp16')
     compare.check_comparable(path.with_suffix('.pt2'), 'bf16')
 
