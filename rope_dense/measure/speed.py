@@ -18,8 +18,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.flop_counter import FlopCounterMode
 
+from ..backbones import windows
 from ..backbones.base import image_channels
-from ..rope import Rotary, RotaryEmbedding
+from ..rope import Rotary, RotaryEmbedding, rotation
 
 # Or the profiler prints when it starts and stops.
 os.environ.setdefault('KINETO_LOG_LEVEL', '6')
@@ -179,7 +180,7 @@ def profile_call(
     """
     on_gpu = next(model.parameters()).is_cuda
     model.zero_grad()  # or the gradients of an earlier call, freed in this one, would be taken off
-    with embeddings_recorded(model):
+    with parts_recorded(model):
         profiler, memory = profiled(run, on_gpu)
     times = dict.fromkeys([*KINDS, REST], 0.0)
     for event in profiler.events():
@@ -231,8 +232,8 @@ def peak_of(profiler: profile) -> int:
 
 
 @contextmanager
-def embeddings_recorded(model: nn.Module) -> Iterator[None]:
-    """Within this context, the profiler names rotary embeddings and their sines ``EMBEDDING``."""
+def parts_recorded(model: nn.Module) -> Iterator[None]:
+    """Within this context, the profiler names embeddings, rotations and gathers of windows."""
     records = dict[RotaryEmbedding, record_function]()
     for module in model.modules():
         if isinstance(module, RotaryEmbedding):
@@ -245,11 +246,31 @@ def embeddings_recorded(model: nn.Module) -> Iterator[None]:
         rotary.cos_sin  # noqa: B018, a cached property that attention asks for next
         records[embedding].__exit__(None, None, None)
 
+    def implementation(device: torch.device, dtype: torch.dtype) -> Any:
+        found = find(device, dtype)
+        return found and found._replace(rotate=recorded('Rotate', found.rotate))
+
+    find, gather_rows = rotation.implementation, windows.gather_rows
     with ExitStack() as hooks:
+        # Without a gradient, no autograd function has these names.
+        hooks.callback(setattr, rotation, 'implementation', find)
+        hooks.callback(setattr, windows, 'gather_rows', gather_rows)
+        setattr(rotation, 'implementation', implementation)  # noqa: B010
+        setattr(windows, 'gather_rows', recorded('Gather', gather_rows))  # noqa: B010
         for embedding in records:
             hooks.enter_context(embedding.register_forward_pre_hook(start))
             hooks.enter_context(embedding.register_forward_hook(stop))
         yield
+
+
+def recorded(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function that the profiler names."""
+
+    def call(*args: Any) -> Tensor:
+        with record_function(name):
+            return function(*args)
+
+    return call
 
 
 def count_operations(run: Callable[[], None]) -> int:
