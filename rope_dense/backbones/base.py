@@ -157,10 +157,13 @@ class Backbone(BaseModule):
             ValueError: a setting that is unknown, not allowed, or does not fit the embedding.
         """
         scaling = build_scaling(rope_scaling, self.pretrain_grid)
+        changes = scaling is not None and (
+            scaling.type != 'none' or scaling.temperature
+        )
         for index, block in enumerate(self.ordered_blocks):
             if block.attn.rope is not None:
                 block.attn.rope.set_scaling(self.scaling_of(index, scaling))
-            elif scaling is not None and scaling.type != 'none':
+            elif changes:
                 raise ValueError(
                     'rope_scaling needs a rotary embedding, and rope is None'
                 )

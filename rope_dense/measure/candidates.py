@@ -13,7 +13,8 @@ from ..utils.validation import parse_size
 from .evaluator import Evaluator
 from .settings import FROM_CONFIG, Setting, combine
 
-SCALINGS = ('linear', 'by_parts', 'ntk')
+# A temperature is all that coordinates which cover the same range on every grid allow.
+SCALINGS = ('linear', 'by_parts', 'ntk', 'none+log', 'none+yarn', 'by_parts+log')
 
 
 def settings_at(
@@ -158,8 +159,9 @@ def scalings_at(
     if factors == (1.0, 1.0):
         return scalings
     for kind in SCALINGS if min(factors) >= 1 else SCALINGS[:1]:
+        name, plus, temperature = kind.partition('+')
         if kind != growing:
-            scalings.append(f'{kind}:{factor_text(factors)}')
+            scalings.append(f'{name}:{factor_text(factors)}{plus}{temperature}')
     return scalings
 
 

@@ -84,13 +84,17 @@ def tried(
 def test_scalings_grow_with_the_images() -> None:
     config = 'config'
     assert tried(vit(), '64') == []
-    assert tried(vit(), '96') == [('linear:1.5', config), ('by_parts:1.5', config)]
+    temperatures = [('none:1.5+log', config), ('none:1.5+yarn', config)]
+    both = [('linear:1.5', config), ('by_parts:1.5', config)]
+    others = [*temperatures, ('by_parts:1.5+log', config)]
+    assert tried(vit(), '96') == [*both, *others]
     assert ('ntk:1.5', config) in tried(vit(rope=AXIAL), '96')
     assert tried(vit(), '48') == [('linear:0.75', config)]
     assert ('linear:1.5x2', config) in tried(vit(), '96x128')
     assert ('linear:2', config) in tried(vit(), '96x128', (48, 48), keep_ratio=True)
     normalized = dict(AXIAL, coordinates=dict(type='centres'))
-    assert tried(vit(rope=normalized), '96') == tried(vit(rope=None), '96') == []
+    assert tried(vit(rope=normalized), '96') == temperatures
+    assert tried(vit(rope=None), '96') == []
 
 
 def test_the_scaling_of_the_config_is_one_of_them() -> None:
@@ -98,6 +102,8 @@ def test_the_scaling_of_the_config_is_one_of_them() -> None:
         # By 2 at 64 x 64 pixels.
         scaled = vit(img_size=32, rope_scaling=dict(type='linear'))
         expected = [('none', 'config'), (f'by_parts:{factor}', 'config')]
+        for kind in ('none:{}+log', 'none:{}+yarn', 'by_parts:{}+log'):
+            expected.append((kind.format(factor), 'config'))
         assert tried(scaled, size) == expected
     fixed = vit(rope_scaling=dict(type='linear', factor=1.25))
     assert ('linear:2.5', 'config') in tried(fixed, '128')
@@ -107,7 +113,16 @@ def test_windows_grow_with_the_images() -> None:
     backbone = vit(window_size=2, window_block_indexes=(0,))
     found = tried(backbone, '128')
     assert {window for _, window in found} == {'config', 'auto', 'none', '4x4'}
-    assert len(found) == 3 * 4 - 1
+    scalings = (
+        'config',
+        'linear:2',
+        'by_parts:2',
+        'none:2+log',
+        'none:2+yarn',
+        'by_parts:2+log',
+    )
+    assert {scaling for scaling, _ in found} == {*scalings}
+    assert len(found) == len(scalings) * 4 - 1
     assert ('config', '4x4') in found
     assert ('linear:2', 'none') in found
 
@@ -120,7 +135,7 @@ def test_a_scaling_of_unchanged_windows_is_not_tried() -> None:
         pretrain_window_size=4,
         out_indices=(1,),
     )
-    kinds = ('config', 'linear', 'by_parts')
+    kinds = ('config', 'linear', 'by_parts', 'none+log', 'none+yarn', 'by_parts+log')
     assert tried(swin, '128') == list(product(kinds, ('auto', '8x8')))
     nat = RoPENAT(
         STAGES,
@@ -162,7 +177,7 @@ def test_the_config_of_a_size_gives_the_figures(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = f'--sizes 64 96 --draws 100 --work-dir {tmp_path}'
+    arguments = f'--sizes 64 96 --draws 200 --work-dir {tmp_path}'
     assert main([segmentor, weights, *arguments.split()]) == 0
     content = read_json(tmp_path / 'scaling' / 'choice.json')
     assert (content['metric'], content['images']) == ('mIoU', 2)
