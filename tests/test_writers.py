@@ -46,6 +46,7 @@ ALLOWED = {
     'data/labels/kept': 'what is kept of own data: a folder of the program alone',
     'data/images/copies': 'copies, beside what is kept of own data',
     'export/exporter:write_pt2': 'into a new folder of the owner',
+    'export/compare:openvino_model': 'of a graph, in memory',
     'export/onnx_file': 'into a new folder of the owner',
     'measure/benchmark:write_picture': 'into a temporary folder',
     'project/run:clear': 'what the record names',

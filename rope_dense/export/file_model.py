@@ -66,7 +66,7 @@ class FileModel:
                     step.clear()
                     step.update(type='Resize', scale_factor=1.0, keep_ratio=True)
 
-    def replace(self, model: Any) -> None:
+    def predict_for(self, model: Any) -> None:
         """Let a model predict what the file does; UsageError if the classes are others."""
         self.model = getattr(model, 'module', model)
         meta = getattr(self.model, 'dataset_meta', None) or {}

@@ -82,7 +82,7 @@ def evaluate(
     with saved_predictions(cfg, out, launcher) as metrics:
         runner = launch_runner(cfg, launcher)
         if exported:
-            exported.replace(runner.model)
+            exported.predict_for(runner.model)
         run_test(runner, metrics)
     if exported:
         print(exported.said())

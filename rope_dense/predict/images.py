@@ -67,7 +67,7 @@ def predict(request: Request) -> Path:
             results.check([video_file(folder, pictures.video)])
         inferencer = build_inferencer(cfg, weights, str(device))
         if exported:
-            exported.replace(inferencer.model)
+            exported.predict_for(inferencer.model)
         identity = Identity.of(cfg, request.config, weights or '')
         meta = inferencer.model.dataset_meta
         trained = TrainedModel(

@@ -48,7 +48,7 @@ def sample(**changes: object) -> DetDataSample:
 def test_a_file_predicts_in_place_of_the_model(tmp_path: Path) -> None:
     exported = FileModel(with_metadata(detector(tmp_path)), 'onnxruntime')
     model, graph = Model(), Rows(0.0)
-    exported.replace(model)
+    exported.predict_for(model)
     graph.outputs, graph.detections = exported.metadata['outputs'], []
     exported.graph = graph
     pictures = list(torch.rand(2, 3, 24, 33))
