@@ -71,7 +71,7 @@ def test_a_file_predicts_in_place_of_the_model(tmp_path: Path) -> None:
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = detector(tmp_path)
     with pytest.raises(UsageError, match=r'has the classes \[.bird.\], the model'):
-        FileModel(with_metadata(path, classes=['bird'])).replace(Model())
+        FileModel(with_metadata(path, classes=['bird'])).predict_for(Model())
     exported = FileModel(with_metadata(path, size=[16, 16], smallest_size=[16, 16]))
     with pytest.raises(UsageError, match=r'takes images of 16 x 16, .* has 24 x 33'):
         exported.predict(torch.rand(3, 24, 33))
