@@ -44,9 +44,8 @@ class ResultRow(TypedDict, total=False):
     width: int
     metrics: dict[str, float | None]
     seconds_per_image: float | None
-    source: dict[
-        str, Any
-    ]  # the fields of a ``FigureSource``; not of an earlier version
+    # The fields of a ``FigureSource``; not of an earlier version.
+    source: dict[str, Any]
 
 
 class ResultFile(TypedDict):
