@@ -40,6 +40,10 @@ def settings_at(
         ValueError: the size, or a given scaling, window or tile, is not allowed.
     """
     factors = growth(evaluator, size, trained)
+    # Those to try by default leave the windows as they are, or there would be too many settings.
+    leaves_windows = (
+        not scalings and evaluator.is_ours and evaluator.backbone.is_isotropic
+    )
     own = Setting(size, slide='scale' if evaluator.slides else 'keep')
     evaluator.apply(own)
     if scalings:
@@ -62,6 +66,9 @@ def settings_at(
         [FROM_CONFIG, *windows],
         own.slide,
     ):
+        is_tempered = leaves_windows and '+' in setting.scaling
+        if is_tempered and setting.window != FROM_CONFIG:
+            continue
         if setting != own and is_different(evaluator, setting):
             settings.append(setting)
     for tile in tiles:

@@ -25,7 +25,7 @@ COMMANDS = {
     'test labels': 'SEGMENTOR LABELLER --out OUT --work-dir WORK',
     'report': 'DETECTOR WEIGHTS --out OUT --work-dir WORK',
     'eval-resolutions': 'DETECTOR WEIGHTS --sizes 64 96 --scaling config --work-dir OUT',
-    'choose-scaling': 'DETECTOR WEIGHTS --sizes 96 --images 2 --draws 440 --work-dir OUT',
+    'choose-scaling': 'DETECTOR WEIGHTS --sizes 96 --images 2 --draws 560 --work-dir OUT',
     'position-bias': 'DETECTOR WEIGHTS --sizes 64 --work-dir OUT',
     'benchmark': 'DETECTOR --sizes 64x64 --modes forward --rounds 1 --work-dir OUT',
     'export': 'SEGMENTOR LABELLER OUT/model.pt2 --size 64',

@@ -93,7 +93,8 @@ def test_boxes_in_ignored_objects_are_assigned_to_objects_or_nothing() -> None:
     ignored = InstanceData(bboxes=torch.tensor([[0.0, 0, 35, 20]]))
     truth = InstanceData(bboxes=boxes[:1], labels=torch.tensor([2]))
     thresholds = dict(pos_iou_thr=0.5, neg_iou_thr=0.5, ignore_iof_thr=0.5)
-    assigner = IgnoringAssigner(**thresholds)
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        assigner = IgnoringAssigner(**thresholds)
     for number, expected in ((1, [1, -1, 0]), (0, [-1, -1, 0])):
         given = InstanceData(priors=boxes), truth[:number]
         assert assigner.assign(*given, ignored).gt_inds.tolist() == expected

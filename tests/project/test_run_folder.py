@@ -29,7 +29,7 @@ RESULTS = {  # of a command on a run: its arguments, and the files that it may w
         r'resolutions\.(json|csv|png)|\.rope_dense/resolutions.json/.*',
     ),
     'choose-scaling': (
-        ('--sizes', '96', '--draws', '440', '--images', '2'),
+        ('--sizes', '96', '--draws', '560', '--images', '2'),
         r'scaling(/.*)?',
     ),
     'predict': (('PICTURES',), r'predictions(/.*)?'),
