@@ -139,7 +139,12 @@ class Graph(nn.Module, ABC):
         found = [scores]
         for name, x in zip(names[1:], others, strict=True):
             places = empty.view(*empty.shape, *[1] * (x.ndim - 2))
-            found.append(x.masked_fill(places, -1 if name.endswith('labels') else 0))
+            if x.dtype == torch.bool:
+                # ONNX Runtime has no Where of truths.
+                found.append(x & ~places)
+            else:
+                fill = -1 if name.endswith('labels') else 0
+                found.append(x.masked_fill(places, fill))
         return found
 
     def first(self, x: Tensor) -> Tensor:
