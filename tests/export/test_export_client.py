@@ -208,6 +208,10 @@ def test_other_outputs_of_resized_images(kind: str, tmp_path: Path) -> None:
             assert wrong.float().mean() < 0.01, name
 
 
+# ONNX Runtime and OpenVINO have them, TensorRT's parser does not.
+EIGHT_BITS = 'DynamicQuantizeLinear of FLOAT', 'MatMulInteger of UINT8'
+
+
 @pytest.mark.slow
 @torch.no_grad()
 def test_weights_of_eight_bits(tmp_path: Path) -> None:
@@ -217,7 +221,7 @@ def test_weights_of_eight_bits(tmp_path: Path) -> None:
         path = tmp_path / 'deim.onnx'
         metadata = export(model, path, dtype=dtype)
         sizes.append(path.stat().st_size)
-        assert_plain(path)
+        assert_plain(path, rare=EIGHT_BITS if dtype == torch.int8 else ())
     assert metadata['backbone_dtype'] == 'int8' and sizes[1] < 0.8 * sizes[0]
     image = pixels(2, 3, 96, 128)
     scores, expected = (
@@ -235,7 +239,8 @@ def test_other_operator_sets(
 ) -> None:
     model, path = strong(make(rope=MIXED)), tmp_path / 'backbone.onnx'
     metadata = export(model, path, opset=opset)
-    assert_plain(path, opset)
+    # An operator since opset 23; the list of TensorRT 10.1 ends with opset 20.
+    assert_plain(path, opset, ['Attention of FLOAT'] if opset >= 23 else [])
     runtime, image = session(path), torch.randn(2, 3, 70, 90)
     assert json.loads(runtime.get_modelmeta().custom_metadata_map[METADATA]) == metadata
     assert_same(run(runtime, image), model(image))

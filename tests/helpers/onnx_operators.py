@@ -23,22 +23,24 @@ ALL = NUMBERS | BOOL
 TENSORRT = {
     'And Not Or Xor': BOOL,
     'NonMaxSuppression NonZero RoiAlign': HALF,
-    'AveragePool BatchNormalization Ceil Clip Conv ConvTranspose Cos CumSum Einsum Erf Exp '
-    'Floor Gelu Gemm GlobalAveragePool HardSigmoid HardSwish InstanceNormalization '
+    'Atan AveragePool BatchNormalization Ceil Clip Conv ConvTranspose Cos Cosh CumSum Einsum '
+    'Erf Exp Floor Gelu Gemm GlobalAveragePool HardSigmoid HardSwish InstanceNormalization '
     'LayerNormalization LeakyRelu Log MatMul MaxPool Pow Reciprocal Resize Round Sigmoid Sin '
-    'Softmax Softplus Sqrt Tanh': FLOATS,
+    'Sinh Softmax Softplus Sqrt Tanh': FLOATS,
     'Abs Add ArgMax Div Equal Greater GreaterOrEqual IsNaN Less LessOrEqual Max Min Mod Mul '
-    'Neg Pad Range ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu ScatterElements '
-    'ScatterND Sign Sub Sum TopK': NUMBERS,
+    'Neg Pad Range ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu '
+    'ScatterElements ScatterND Sign Sub Sum TopK': NUMBERS,
+    # And of BOOL, which ONNX Runtime does not have.
+    'Where': NUMBERS,
     'CastLike Concat ConstantOfShape Expand Gather GatherElements GatherND Identity Reshape '
-    'Shape Slice Split Squeeze Tile Transpose Unsqueeze Where': ALL,
+    'Shape Slice Split Squeeze Tile Transpose Unsqueeze': ALL,
     'Cast': ALL | {'UINT8'},
 }
 TYPES = {name: types for names, types in TENSORRT.items() for name in names.split()}
 # Inputs that have to be constants.
 CONSTANT = dict(Slice=3, Squeeze=1, Unsqueeze=1, CumSum=1, Pad=3)
-CONSTANT |= dict.fromkeys(['ReduceMax', 'ReduceMean', 'ReduceMin'], 1)
-CONSTANT |= dict.fromkeys(['ReduceProd', 'ReduceSum'], 1)
+CONSTANT |= dict.fromkeys(['ReduceL2', 'ReduceMax', 'ReduceMean'], 1)
+CONSTANT |= dict.fromkeys(['ReduceMin', 'ReduceProd', 'ReduceSum'], 1)
 VARIADIC = 'Concat', 'Max', 'Mean', 'Min', 'Sum'
 RESIZE = dict(
     mode=('nearest', 'linear'),
