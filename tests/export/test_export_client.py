@@ -159,7 +159,6 @@ def test_a_file_with_all_options(tmp_path: Path) -> None:
         float(torch.cat([graph(image)[0].flatten() for image in images]).median())
         + 1e-4
     )
-    graph.score = score
     options = dict(resize_inside=True, rgb=True, top=9, score=score)
     metadata = export(model, path, resize=PIPELINE, classes=list('abcdefg'), **options)
     assert json.loads((tmp_path / 'deim.json').read_text()) == metadata
@@ -174,7 +173,7 @@ def test_a_file_with_all_options(tmp_path: Path) -> None:
     )
     assert set(metadata['meaning']) == {'scores', 'boxes', 'labels'}
     assert_plain(path)
-    runtime, counts = session(path), []
+    runtime, graph, counts = session(path), graph_for(model, metadata), []
     assert [x.shape for x in runtime.get_inputs()] == [['batch', 3, 'height', 'width']]
     assert runtime.get_outputs()[1].shape == ['batch', 'detections', 4]
     for image in images:
