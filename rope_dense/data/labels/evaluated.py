@@ -58,7 +58,7 @@ def find_test(inventory: Inventory, find: Callable[[Inventory], Any]) -> Any:
         return folder
     raise ValueError(
         f'--split test: {root} names no labelled images for tests (test/, test.json, '
-        'test.txt); without --split, all of --data FOLDER are evaluated'
+        'test.txt); --data FOLDER evaluates all of another folder'
     )
 
 

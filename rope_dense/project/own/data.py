@@ -131,7 +131,8 @@ def find_objects(
     small = np.mean(np.array(train.sides) * own.size < TOO_SMALL)
     if own.tile is None and small >= MANY:
         text += (
-            f'\n{small:.0%} of the training objects are smaller than {TOO_SMALL} pixels at '
+            f'\n{small:.0%} of the {split_word("train", inventory)} objects are smaller than '
+            f'{TOO_SMALL} pixels at '
             f'own.size={own.size}: a larger own.size, or tiles of the images (own.tile), show them'
         )
     for split, part in found.splits.items():

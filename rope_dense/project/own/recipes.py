@@ -226,7 +226,7 @@ def seen_text(data: OwnData, seen: Collection[Path]) -> str:
         return ''
     return (
         f'\n{len(same)} of {len(evaluated)} images are training images of the run, so '
-        'figures of the evaluation are too good: --split val, or --split test'
+        'figures of the evaluation are too good; without --data those of its validation count'
     )
 
 
