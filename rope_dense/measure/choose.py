@@ -23,7 +23,7 @@ from .candidates import settings_at
 from .choice_files import Choice, TriedSetting, write_choice
 from .evaluator import Evaluator
 from .per_image import Sample, check_metric, image_indexes, score_images
-from .results import columns_text, shown_settings
+from .results import columns_text, print_data, shown_settings
 from .scores import (
     DRAWS,
     LEAST_IMAGES,
@@ -112,6 +112,7 @@ def choose_scaling(
     names = ['choice.json', 'choice.png']
     names += [f'{tried[0].size}.py' for tried in settings]
     results.check(results.folder / name for name in names)
+    print_data(cfg)
     log = results.folder / 'log'
     evaluator = Evaluator.from_checkpoint(tested, weights, work_dir=log)
     tests = sum(numbers)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from mmengine.config import Config, ConfigDict
-from mmengine.dist import is_main_process
 from mmengine.evaluator import BaseMetric
 from mmengine.registry import METRICS
 
@@ -31,6 +30,7 @@ from ..project.run import is_first
 from ..utils.config_parts import size_steps
 from ..utils.errors import UsageError
 from ..utils.results import Results
+from .results import print_data
 
 
 def evaluate(
@@ -71,8 +71,7 @@ def evaluate(
         cfg.load_from = weights
         cfg.resume = False
         ready(cfg, 'test', weights=weights)
-        if cfg.get('own_data') and is_main_process():
-            print(cfg.own_data)
+        print_data(cfg)
         if exported:
             exported.keep_sizes(cfg)
         if tta:

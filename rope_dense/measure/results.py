@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
+from mmengine.config import Config
 from mmengine.dist import is_main_process
 
 from ..engine.figure_source import FigureSource
@@ -207,6 +208,12 @@ def headline(names: Iterable[str]) -> str:
     """The main metric of a task: the first known one, else the first."""
     names = list(names)
     return next((name for name in HEADLINES if name in names), names[0])
+
+
+def print_data(config: Config) -> None:
+    """Print what was found in own data that are evaluated."""
+    if config.get('own_data') and is_main_process():
+        print(config.own_data)
 
 
 def print_row(row: ResultRow, before: ResultRow | None, note: str = '') -> None:

@@ -23,7 +23,7 @@ from ..utils.validation import parse_size
 from .candidates import with_factor
 from .evaluator import Evaluator
 from .plot import draw_resolutions
-from .results import ResultRow, Results, headline, print_row
+from .results import ResultRow, Results, headline, print_data, print_row
 from .settings import FROM_CONFIG, Setting, Slide, combine
 
 
@@ -90,6 +90,7 @@ def evaluate_sizes(
         train_size,
         overwrite,
     )
+    print_data(cfg)
     test_cfg = cfg.model.get('test_cfg') or ConfigDict()
     if slide == 'keep' and test_cfg.get('mode') == 'slide':
         crop = ' x '.join(map(str, test_cfg.crop_size))

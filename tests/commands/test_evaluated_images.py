@@ -119,7 +119,8 @@ def test_a_sweep_and_a_report_have_them_too(
     for row in read_results(tmp_path / 'resolutions.json')['rows']:
         source = FigureSource(**row['source'])
         assert (source.images, source.split) == (6, 'test')
-    assert capsys.readouterr().out.count(f'\n{source}\n') == 1
+    said = capsys.readouterr().out
+    assert said.count(f'\n{source}\n') == 1 and '6 labelled images' in said
     assert command('report')([*given, '--out', str(tmp_path / 'page')]) == 0
     report = read_json(tmp_path / 'page' / 'report.json')
     source = FigureSource(**report['source'])
