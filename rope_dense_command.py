@@ -34,6 +34,21 @@ NO_RESEARCH = (
 
 
 def main() -> int:
+    """Run the command that the first arguments name, or list all; returns the exit code.
+
+    That is 141 where the program that reads what is printed has ended, as ``head`` does.
+    """
+    try:
+        try:
+            return dispatch()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest
+        return 141
+
+
+def dispatch() -> int:
     """Run the command that the first arguments name, or list all; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):  # names of files need not be UTF-8
         if isinstance(stream, io.TextIOWrapper):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mmengine.config import Config
     from mmengine.structures import BaseDataElement
     from PIL.Image import Image
+    from torch import nn
 
     from .measure.results import ResultRow
 
@@ -143,6 +144,16 @@ class Model:
         self.checkpoint = checkpoint
         self.inferencer = inferencer
         self.classes = tuple(inferencer.model.dataset_meta['classes'])
+
+    @property
+    def model(self) -> nn.Module:
+        """The detector or segmentor as a module, with its weights, for hooks and parts of it."""
+        return self.inferencer.model
+
+    @property
+    def backbone(self) -> nn.Module:
+        """The backbone of ``model``: images [B, C, H, W], normalised, to a tuple of maps."""
+        return self.model.backbone
 
     def __call__(
         self, images: Picture | Sequence[Picture], batch: int = 1

@@ -15,6 +15,7 @@ from .project.checks.schedule import (
     check_processes,
     check_schedule,
     warn_of_random_weights,
+    warn_of_sgd,
 )
 from .project.contents import task_of, used_loaders
 from .project.launch import launch_runner, leave_group, run_training
@@ -72,6 +73,7 @@ def train(
             model = ready(cfg, 'train', 'val').model
             recipe = recipe_text(cfg, model)
             warn_of_random_weights(cfg, model)
+            warn_of_sgd(cfg, model)
         with in_use(files['ann_file'] for files in cfg.get('own_files', {}).values()):
             runner = launch_runner(cfg, launcher, trains=True)
             with building('the config'):
@@ -139,6 +141,7 @@ def print_recipe(
         check_schedule(cfg)
         model = build_shapes(cfg)
         warn_of_random_weights(cfg, model)
+        warn_of_sgd(cfg, model)
         recipe = recipe_text(cfg, model)
     print(paragraph_text('config', config))
     print(recipe)

@@ -36,6 +36,8 @@ def run(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) ->
     try:
         with silent_log_errors():
             main(args)
+    except BrokenPipeError:
+        raise
     except (*NAMED, ValueError) as error:
         is_first = is_first_here()
         if not is_first and not distributed.is_initialized():

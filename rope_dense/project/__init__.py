@@ -6,7 +6,7 @@ Others import::
     checks.data: build_dataset, check_data, patch_size
     checks.recipe: paragraph_text, part_text, recipe_text
     checks.schedule: check_processes, check_schedule, training_crops, warn,
-        warn_of_random_weights
+        warn_of_random_weights, warn_of_sgd
     contents: Task, angle_version, at_size, box_limit, configured_size, datasets_of,
         detects, evaluators, resize_steps, stored_classes, task_of, tile_plan, trained_size,
         used_loaders, visualizer_of

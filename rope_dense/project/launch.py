@@ -21,6 +21,7 @@ from torch import distributed
 from torch.utils.data._utils import signal_handling
 
 from ..engine import runner as runners
+from ..engine.checkpoint_hook import model_of
 from ..engine.divergence import RunError, divergence_message
 from ..engine.preemption import PreemptionHook, Stopped
 from ..engine.progress_hook import ProgressHook
@@ -29,6 +30,7 @@ from ..utils.disk import is_interrupt
 from ..utils.errors import UsageError
 from ..utils.progress import show_elapsed
 from .building import NAMED, building
+from .checks.fit import misfit_text
 from .run import Run
 from .weights import patch_mmengine_reader
 
@@ -173,6 +175,9 @@ def usage_errors_of_run(runner: Runner, loop: str) -> Iterator[None]:
             reason = divergence_message(runner, error)
         if reason:
             raise UsageError(reason) from None
+        misfit = None if runner.iter else misfit_text(model_of(runner), error)
+        if misfit:
+            raise UsageError(misfit) from error
         if not isinstance(error, (ValueError, AssertionError)):
             raise
         text = str(error) or type(error).__name__

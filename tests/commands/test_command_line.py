@@ -57,6 +57,16 @@ for name, given in dict(
     assert result.returncode == 0, result.stderr
 
 
+def test_a_reader_that_ends_early_is_no_error() -> None:
+    """As ``rope-dense --help | head -1``; here it has ended before the first line."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    program = [sys.executable, '-m', 'rope_dense_command', '--help']
+    result = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (141, b'')
+
+
 def test_mistakes_in_own_data_are_said_without_torch(tmp_path: Path) -> None:
     """Which takes half a second, where the imports take six."""
     write_shapes(tmp_path, ShapesSettings(2, 1, (64, 96), layouts=('coco', 'ade')))

@@ -53,6 +53,8 @@ def test_paths_pictures_and_arrays_are_one(run_folder: Path, data: Path) -> None
     )
     expected = inferencer(str(path))['predictions'][0]['bboxes']
     np.testing.assert_allclose(boxes[0].numpy(), expected, atol=1e-3)
+    (fixed,) = model.backbone(torch.zeros(1, 3, 32, 48))[:1]
+    assert fixed.shape[0] == 1 and model.backbone is model.model.backbone
     (one,) = model(path)
     plain = model.plain(one, score=0.0)
     assert (

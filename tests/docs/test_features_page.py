@@ -17,6 +17,7 @@ TEXT = (ROOT / 'docs' / 'features.md').read_text()
 def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
+    code = [block for block in code if 'rope_dense.load' not in block]  # needs a run
     assert len(code) == 8
     names: dict[str, object] = {}
     for block in code:

@@ -11,7 +11,7 @@ from PIL import Image
 from helpers.small_configs import make_data
 from helpers.tool_names import Fails, Main
 from rope_dense.project.checks.recipe import positions_text
-from rope_dense.project.checks.schedule import warn_of_random_weights
+from rope_dense.project.checks.schedule import warn_of_random_weights, warn_of_sgd
 from rope_dense.project.model import build_model, build_shapes, random_model
 from rope_dense.project.weights import (
     check_initial_weights,
@@ -61,6 +61,40 @@ def test_load_from_another_model(
         'init_cfg',
     ]
     fails(train, detector, '--load-from', weights, *options, says=says)
+
+
+@pytest.mark.parametrize(
+    'option, part',
+    [
+        ('model.decode_head.in_channels=[9,9,9,9]', 'model.decode_head fails'),
+        ('model.auxiliary_head.in_index=7', 'model.auxiliary_head fails'),
+        ('model.neck.embed_dim=48', 'model.neck fails'),
+    ],
+)
+def test_a_part_that_does_not_take_the_maps_is_named(
+    train: Main,
+    segmentor: str,
+    option: str,
+    part: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ['--work-dir', str(tmp_path / 'work'), '--cfg-options', option]
+    assert train([segmentor, *options]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith(f'error: {part}: ')
+    assert 'the maps of the backbone have channels 32, 32' in last
+
+
+@pytest.mark.parametrize('kind', ['SGD', 'AdamW'])
+def test_sgd_of_a_stock_config_gives_a_warning(
+    segmentor: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = Config.fromfile(segmentor)
+    cfg.optim_wrapper.optimizer = dict(type=kind, lr=0.01)
+    warn_of_sgd(cfg, build_shapes(cfg))
+    said = capsys.readouterr().err
+    assert ('warning: SGD(lr=0.01) trains a transformer' in said) == (kind == 'SGD')
 
 
 def test_a_head_of_other_classes_starts_anew_and_says_so(

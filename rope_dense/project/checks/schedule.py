@@ -52,6 +52,20 @@ def warn_of_random_weights(cfg: Config, model: nn.Module) -> None:
         )
 
 
+def warn_of_sgd(cfg: Config, model: nn.Module) -> None:
+    """Warn of a transformer that SGD trains, as a stock config trains its ResNet."""
+    optimizer = cfg.optim_wrapper.optimizer
+    if (
+        isinstance(getattr(model, 'backbone', None), Backbone)
+        and optimizer.type == 'SGD'
+    ):
+        warn(
+            f'SGD(lr={optimizer.get("lr")}) trains a transformer, as in configs of ResNets: set '
+            "optim_wrapper.optimizer=dict(_delete_=True, type='AdamW', lr=1e-4), as in "
+            'docs/heads.md'
+        )
+
+
 def num_parameters(module: nn.Module, is_frozen: bool = False) -> int:
     """The number of parameters, or of those that are not trained."""
     params = module.parameters()
