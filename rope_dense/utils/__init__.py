@@ -16,7 +16,7 @@ Others import::
     process: end_with_parent, peak_rss
     progress: bar, is_first_here, progress, show_elapsed
     results: ForeignFileError, HOME, Results, Write, read_records, results_below
-    sizes: ImageSize, Size, larger, smaller
+    sizes: ImageSize, Size, larger, smaller, tile_starts
     validation: check_choice, checked_indexes, checked_integer, checked_number,
         checked_settings, checked_size, did_you_mean, is_integer, parse_size, refuse
 """

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from helpers.eomt import TASKS, build_model, close, randomise
 from rope_dense.models.eomt.annealing import MaskAnnealingHook
 from rope_dense.models.eomt.queries import EoMT
-from rope_dense.models.eomt.segmentor import window_starts
+from rope_dense.utils.sizes import tile_starts
 
 every_task = pytest.mark.parametrize('task', TASKS)
 
@@ -127,7 +127,7 @@ def windows(side: int, crop: int) -> list[int]:
 
 @pytest.mark.parametrize('side', [300, 512, 513, 683, 1024, 1025, 1365, 4000])
 def test_windows_are_those_of_the_source(side: int) -> None:
-    starts = window_starts(side, 512)
+    starts = tile_starts(side, 512, 0)
     assert starts == windows(side, 512)
     assert starts[-1] + 512 == max(side, 512)
 

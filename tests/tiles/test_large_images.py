@@ -28,9 +28,10 @@ from rope_dense.data.tiles.detection import (
 )
 from rope_dense.data.tiles.evaluation import ScoreBlender, segment
 from rope_dense.data.tiles.image_file import LargeImage, write_raster
-from rope_dense.data.tiles.plan import TileGrid, tile_starts, tile_weights
+from rope_dense.data.tiles.plan import TileGrid, tile_weights
 from rope_dense.utils.disk import read_json_lines
 from rope_dense.utils.journal import Journal, JournalError
+from rope_dense.utils.sizes import tile_starts
 
 rasterio = pytest.importorskip(
     'rasterio', reason="no rasterio: pip install -e '.[large]'"

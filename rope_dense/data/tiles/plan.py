@@ -13,6 +13,7 @@ from mmengine.model import BaseModel
 from mmengine.structures import BaseDataElement
 
 from ...utils.config_parts import pipelines, without_labels
+from ...utils.sizes import tile_starts
 from ..images.bands import drop_predictions_without_data, no_data
 
 
@@ -116,23 +117,6 @@ class TileGrid:
 
     def __len__(self) -> int:
         return len(self.tops) * len(self.lefts)
-
-
-def tile_starts(length: int, tile: int, overlap: int) -> list[int]:
-    """First pixels of the tiles along an axis of ``length`` pixels.
-
-    Raises:
-        ValueError: no tile, or an overlap that leaves no step from one tile to the next.
-    """
-    if tile < 1 or not 0 <= overlap < tile:
-        raise ValueError(
-            f'tile {tile}, overlap {overlap}: a tile has 1 pixel or more, and the '
-            'overlap is 0 or more and less than a tile'
-        )
-    if length <= tile:
-        return [0]
-    steps = -(-(length - tile) // (tile - overlap))
-    return [step * (length - tile) // steps for step in range(steps + 1)]
 
 
 def tile_weights(starts: Sequence[int], tile: int, length: int) -> np.ndarray:

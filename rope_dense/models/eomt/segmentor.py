@@ -3,7 +3,6 @@
 Letters: B images, K classes, H x W pixels.
 """
 
-import math
 from itertools import product
 from typing import Any
 
@@ -12,6 +11,7 @@ from mmseg.models.decode_heads import Mask2FormerHead
 from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor
 
+from ...utils.sizes import tile_starts
 from .detector import EoMTHead
 from .queries import Prediction
 
@@ -64,7 +64,9 @@ class EoMTSegmentor(EncoderDecoder):
         crops = self.test_cfg.crop_size
         total = inputs.new_zeros(inputs.shape[0], self.out_channels, *sides)
         count = inputs.new_zeros(sides)
-        for top, left in product(*map(window_starts, sides, crops)):
+        tops = tile_starts(sides[0], crops[0], 0)
+        lefts = tile_starts(sides[1], crops[1], 0)
+        for top, left in product(tops, lefts):
             window = ..., slice(top, top + crops[0]), slice(left, left + crops[1])
             crop = inputs[window]
             size = crop.shape[2:]
@@ -73,14 +75,3 @@ class EoMTSegmentor(EncoderDecoder):
             total[window] += self.encode_decode(crop, metas)
             count[window] += 1
         return total / count
-
-
-def window_starts(side: int, crop: int) -> list[int]:
-    """Starts of the fewest windows of ``crop`` pixels that cover ``side`` pixels, evenly spread.
-
-    A single window may be longer than the side.
-    """
-    number = math.ceil(side / crop)
-    if number == 1:
-        return [0]
-    return [index * (side - crop) // (number - 1) for index in range(number)]
