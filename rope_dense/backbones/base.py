@@ -42,6 +42,7 @@ class Backbone(BaseModule):
         is_isotropic: whether all blocks have the same grid and the same channels, as in a ViT.
         patch_embed: makes tokens of images, and says how many: ``patch_embed.grid``.
         pretrain_grid: (H, W) tokens of the pre-training, of an image or of its windows.
+        published_grid: the same of the published weights of the architecture; None: not known.
         window_blocks: indexes of the ``ordered_blocks`` that attend within windows.
         window_size: (height, width) in tokens, 'auto', or None for the whole grid.
         rope_scaling: as last set, or None.
@@ -68,6 +69,7 @@ class Backbone(BaseModule):
     patch_embed: PatchEmbed
     out_indices: list[int]
     pretrain_grid: Size
+    published_grid: Size | None = None
     window_blocks: Sequence[int]
     with_cp: bool
     out_channels: list[int]
@@ -157,9 +159,7 @@ class Backbone(BaseModule):
             ValueError: a setting that is unknown, not allowed, or does not fit the embedding.
         """
         scaling = build_scaling(rope_scaling, self.pretrain_grid)
-        changes = scaling is not None and (
-            scaling.type != 'none' or scaling.temperature
-        )
+        changes = scaling is not None and scaling.changes
         for index, block in enumerate(self.ordered_blocks):
             if block.attn.rope is not None:
                 block.attn.rope.set_scaling(self.scaling_of(index, scaling))

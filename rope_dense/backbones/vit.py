@@ -21,7 +21,7 @@ from ..utils.validation import (
     checked_integer,
     checked_number,
 )
-from .archs import VIT_ARCHS, ViTArch, find_arch
+from .archs import DEFAULT, VIT_ARCHS, ViTArch, find_arch
 from .base import (
     Backbone,
     FrozenStages,
@@ -64,8 +64,8 @@ class RoPEViT(Backbone):
             dict of embed_dims, depth, num_heads and any other attribute of ``ViTArch``.
         in_channels: image channels.
         rope_scaling: for grids larger than in training, see ``RopeScaling``; ``grid`` is the one of
-            ``img_size`` unless it is given. None leaves the frequencies as they are, as in the
-            paper. The factor of windows always comes from their size and ``img_size``.
+            ``img_size``, of the pre-training, unless it is given. None leaves the frequencies as they
+            are, as in the paper. The factor of windows always comes from their size and ``img_size``.
         mask_padding: exclude the padding of windows from attention. False as in detectron2's
             ViTDet.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
@@ -151,6 +151,9 @@ class RoPEViT(Backbone):
             window_prefix == 'global' and vit_arch.num_prefix_tokens > 0
         )
         self.pretrain_grid = vit_arch.grid
+        if isinstance(arch, str):
+            own_size = settings | dict(img_size=DEFAULT)
+            self.published_grid = find_arch(ViTArch, self.ARCHS, arch, own_size).grid
         self.out_channels = [channels] * len(self.out_indices)
         self.out_strides = [vit_arch.patch_size] * len(self.out_indices)
         self.set_window_size(vit_arch.window_size)

@@ -47,6 +47,7 @@ class LoadReport:
     adapted: list[str] = field(default_factory=list)
     resized: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
+    grid: Size | None = None  # of the pre-training, if a table of positions shows it
 
 
 def adapt(
@@ -117,6 +118,8 @@ def resize_tables(
         old = find_grid(key, adapted[key], new, grid)
         if old is None:
             continue
+        if key == 'pos_embed':
+            report.grid = old
         if old != new:
             adapted[key] = resize_table(adapted[key], old, new)
             report.resized.append(key)

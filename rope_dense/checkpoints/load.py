@@ -1,9 +1,12 @@
 """Strict loading of a checkpoint into a backbone."""
 
+import logging
+
 from mmengine.logging import print_log
 from mmengine.registry import WEIGHT_INITIALIZERS
 
 from ..backbones.base import Backbone
+from ..rope import RopeScaling
 from ..utils.sizes import Size
 from .adapting import adapt, check_reference, find_incompatible
 from .channels import Channels, channels_advice_text, rgb_keys
@@ -120,9 +123,28 @@ def load_weights(
         f'{type(model).__name__}: {number} tensors from {checkpoint} ({layout.name})'
     ]
     for action, keys in vars(report).items():
-        if keys:
+        if keys and action != 'grid':
             parts.append(f'{action} {keys_text(keys)}')
     print_log('; '.join(parts), logger='current')
+    warn_of_reference(model, report.grid or model.published_grid)
+
+
+def warn_of_reference(model: Backbone, trained: Size | None) -> None:
+    """Warn of a scaling that is relative to another grid than the one of the pre-training."""
+    settings = model.rope_scaling
+    if not isinstance(settings, dict) or 'grid' in settings or trained is None:
+        return
+    own = model.pretrain_grid
+    if own == trained or not RopeScaling(own, **settings).changes:
+        return
+    height, width = own
+    print_log(
+        f'rope_scaling is relative to {height} x {width} tokens (img_size) and changes nothing up '
+        f'to them, the weights were trained at {trained[0]} x {trained[1]}: leave img_size out, '
+        f'or set model.backbone.rope_scaling.grid={trained}',
+        logger='current',
+        level=logging.WARNING,
+    )
 
 
 def read_weights(

@@ -254,6 +254,11 @@ class RopeScaling:
                 'rope_scaling: temperature', self.temperature, get_args(TemperatureType)
             )
 
+    @property
+    def changes(self) -> bool:
+        """True if frequencies or scores of attention are changed on some grid."""
+        return self.type != 'none' or self.temperature is not None
+
     def factors(self, height: int, width: int) -> tuple[float, float]:
         """(s_y, s_x) of a grid."""
         if isinstance(self.factor, tuple):

@@ -131,3 +131,35 @@ def test_tables_of_windows_that_are_not_square(
         'relative_position_bias_table over 5 x 10' in lines[0]
         and 'assumed' not in lines[1]
     )
+
+
+@pytest.mark.parametrize(
+    'settings',
+    [
+        dict(arch='tiny', depth=1),  # the grid of a named architecture
+        dict(arch=dict(embed_dims=8, depth=1, num_heads=1), use_ape=True),  # of a table
+    ],
+)
+def test_a_scaling_relative_to_another_grid_is_named(
+    settings: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """img_size as in mmseg's configs, the size of the crops, turns a scaling off up to it."""
+    lines: list[str] = []
+    monkeypatch.setattr(
+        'rope_dense.checkpoints.load.print_log', lambda text, **_: lines.append(text)
+    )
+    path = saved(RoPEViT(**settings).state_dict(), tmp_path)
+
+    def warnings(**given: object) -> list[str]:
+        lines.clear()
+        init_cfg = dict(type='Pretrained', checkpoint=path)
+        RoPEViT(**settings | given, init_cfg=init_cfg).init_weights()
+        return lines[1:]
+
+    linear = dict(type='linear')
+    (line,) = warnings(img_size=512, rope_scaling=linear)
+    assert 'relative to 32 x 32 tokens' in line
+    assert 'set model.backbone.rope_scaling.grid=(14, 14)' in line
+    assert not warnings(rope_scaling=linear)
+    assert not warnings(img_size=512, rope_scaling=dict(linear, grid=(14, 14)))
+    assert not warnings(img_size=512, rope_scaling=dict(type='none'))

@@ -153,6 +153,8 @@ def test_crops_of_another_size_than_img_size_give_a_warning(
     says = 'relative to an img_size of 224 x 224: set model.backbone.img_size=(96, 96)'
     assert (says in capsys.readouterr().err) == (side == 96)
     assert 'scalings are relative to 14 x 14 tokens' in positions_text(model)
+    model.backbone.set_rope_scaling(dict(type='linear'))
+    assert '14 x 14 tokens, and as without one up to them' in positions_text(model)
 
 
 @pytest.mark.parametrize(

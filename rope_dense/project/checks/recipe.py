@@ -163,11 +163,11 @@ def positions_text(model: nn.Module) -> str:
         if ropes:
             scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
             height, width = backbone.pretrain_grid if scaling is None else scaling.grid
-            is_scaled = scaling is not None and scaling.type != 'none'
-            given = (
-                f'scaled by {backbone.rope_scaling},' if is_scaled else 'scalings are'
-            )
-            texts.append(f'{given} relative to {height} x {width} tokens')
+            text = f'scalings are relative to {height} x {width} tokens'
+            if scaling is not None and scaling.changes:
+                text = f'scaled by {backbone.rope_scaling}, relative to {height} x {width} tokens'
+                text += '' if scaling.factor else ', and as without one up to them'
+            texts.append(text)
         scale = first_layer_scale(backbone)
         if scale is not None:
             texts.append(f'LayerScale of blocks begins at {scale:g}')
