@@ -64,8 +64,9 @@ class RoPEViT(Backbone):
             dict of embed_dims, depth, num_heads and any other attribute of ``ViTArch``.
         in_channels: image channels.
         rope_scaling: for grids larger than in training, see ``RopeScaling``; ``grid`` is the one of
-            ``img_size``, of the pre-training, unless it is given. None leaves the frequencies as they
-            are, as in the paper. The factor of windows always comes from their size and ``img_size``.
+            ``img_size``, of the pre-training, unless it is given. None leaves the frequencies as
+            they are, as in the paper. The factor of windows always comes from their size and
+            ``img_size``.
         mask_padding: exclude the padding of windows from attention. False as in detectron2's
             ViTDet.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of

@@ -179,9 +179,9 @@ class GridRoPE(RotaryEmbedding):
                 f'coordinates of this rope, {self.coordinates}, cover the same range on every grid '
                 "as they are; take type 'none'"
             )
-        if scaling is not None and scaling.type == 'ntk' and not self.supports_ntk:
+        if scaling is not None and scaling.has_ntk and not self.supports_ntk:
             raise ValueError(
-                "rope_scaling: type 'ntk' changes the theta of fixed axial frequencies, the same "
+                "rope_scaling: 'ntk' changes the theta of fixed axial frequencies, the same "
                 f'for all heads, which {type(self).__name__} here does not have; '
                 "take 'linear' or 'by_parts'"
             )

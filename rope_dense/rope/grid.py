@@ -198,7 +198,9 @@ class RopeScaling:
     ``by_parts``  by its periods across the pre-training grid, the length of (F_x G_x, F_y G_y) over
                   2 pi: 1 / s up to ``alpha`` periods, 1 from ``beta``, a ramp between (Peng et al.,
                   "YaRN", ICLR 2024, section 3.2). A learned vector keeps its direction where both
-                  axes grow alike.
+                  axes grow alike. With ``ntk``, what is not left at 1 goes from ``linear`` up to
+                  its first number of periods to ``ntk`` from its second (Issachar et al., "DyPE",
+                  2025, code: (0.75, 1.25) with ``alpha`` 2 and ``beta`` 16)
     ============  ==================================================================================
 
     ===========  ===================================================================================
@@ -222,6 +224,7 @@ class RopeScaling:
         alpha, beta: periods, of ``by_parts``. The defaults are as good as any of the seven pairs
             in docs/research/scaling_study; YaRN's own 32 are more than a grid of 14 patches shows.
         temperature: see above.
+        ntk: periods, of ``by_parts``, or None; where the type ``ntk`` is allowed.
 
     Raises:
         ValueError: a value that is not allowed, named ``rope_scaling``.
@@ -233,6 +236,7 @@ class RopeScaling:
     alpha: float = 1.0
     beta: float = 2.0
     temperature: TemperatureType | None = None
+    ntk: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'grid', checked_size('rope_scaling: grid', self.grid))
@@ -249,6 +253,12 @@ class RopeScaling:
             object.__setattr__(self, 'factor', factors)
         checked_number('rope_scaling: alpha', self.alpha, 0)
         checked_number('rope_scaling: beta', self.beta, above=self.alpha)
+        if self.ntk is not None:
+            if self.type != 'by_parts' or len(self.ntk) != 2:
+                refuse('rope_scaling: ntk', self.ntk, "two periods, of type 'by_parts'")
+            low = checked_number('rope_scaling: ntk', self.ntk[0], 0)
+            high = checked_number('rope_scaling: ntk', self.ntk[1], above=low)
+            object.__setattr__(self, 'ntk', (low, high))
         if self.temperature is not None:
             check_choice(
                 'rope_scaling: temperature', self.temperature, get_args(TemperatureType)
@@ -258,6 +268,11 @@ class RopeScaling:
     def changes(self) -> bool:
         """True if frequencies or scores of attention are changed on some grid."""
         return self.type != 'none' or self.temperature is not None
+
+    @property
+    def has_ntk(self) -> bool:
+        """True if frequencies are changed as those of a theta."""
+        return self.type == 'ntk' or self.ntk is not None
 
     def factors(self, height: int, width: int) -> tuple[float, float]:
         """(s_y, s_x) of a grid."""
@@ -278,14 +293,15 @@ class RopeScaling:
         if self.type == 'linear':
             return 1 / s
         if self.type == 'ntk':
-            number = freqs.shape[-1] // 2  # K
-            k = torch.arange(number, device=freqs.device, dtype=freqs.dtype).repeat(2)
-            return s ** (-k / max(number - 1, 1))
+            return ntk_factor(freqs, s)
         periods = torch.hypot(freqs[0] * self.grid[1], freqs[1] * self.grid[0]) / (
             2 * math.pi
         )
-        unchanged = ((periods - self.alpha) / (self.beta - self.alpha)).clamp(0, 1)
-        return 1 - (1 - unchanged) * (1 - 1 / s)
+        unchanged = ramp(periods, self.alpha, self.beta)
+        least: Tensor | float = 1 / s
+        if self.ntk is not None:
+            least = least + ramp(periods, *self.ntk) * (ntk_factor(freqs, s) - least)
+        return 1 - (1 - unchanged) * (1 - least)
 
     def attention_scale(self, height: int, width: int) -> float:
         """The factor by which ``temperature`` multiplies the scores of attention on a grid.
@@ -299,6 +315,18 @@ class RopeScaling:
         if self.temperature == 'yarn':
             return (0.1 * growth / 2 + 1) ** 2
         return 1 + growth / math.log(max(2, self.grid[0] * self.grid[1]))
+
+
+def ramp(periods: Tensor, low: float, high: float) -> Tensor:
+    """From 0 up to ``low`` periods to 1 from ``high``."""
+    return ((periods - low) / (high - low)).clamp(0, 1)
+
+
+def ntk_factor(freqs: Tensor, s: float) -> Tensor:
+    """The factor of ``ntk`` of the frequencies [2, 1, P] of an axis that is s times larger."""
+    number = freqs.shape[-1] // 2  # K
+    k = torch.arange(number, device=freqs.device, dtype=freqs.dtype).repeat(2)
+    return s ** (-k / max(number - 1, 1))
 
 
 def build_scaling(

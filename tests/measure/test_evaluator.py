@@ -224,7 +224,7 @@ def test_a_setting_is_that_of_a_model_built_with_it() -> None:
             Setting('30', window='9'),
             '--window 9: larger than the map, 8 x 8 tokens',
         ),
-        (vit, Setting('64', 'ntk'), "type 'ntk' changes the theta"),
+        (vit, Setting('64', 'ntk'), "'ntk' changes the theta"),
         (vit, Setting('64', 'cubic'), 'rope_scaling: type must be one of'),
         (vit, Setting('64', slide='scale'), '--slide scale: the config does not slide'),
     ],

@@ -171,6 +171,26 @@ def test_by_parts_follows_the_periods_of_each_frequency():
     assert not scaled[1].any()
 
 
+def test_by_parts_with_an_ntk_part():
+    """Linear, then as type ntk, then unchanged: by the periods on a grid of 12 rows and columns."""
+    rope = AxialRoPE(32, 2)
+    plain = rope.frequencies(CPU)[0, 0, :8]
+    periods = 12 * plain / (2 * math.pi)
+    parts = RopeScaling((12, 12), 'by_parts', 3.0, 1.0, 1.5, ntk=(0.2, 0.5))
+    factors = scaled_frequencies(rope, parts, 9, 9)[0, 0, :8] / plain
+    for period, factor, k in zip(
+        periods.tolist(), factors.tolist(), range(8), strict=True
+    ):
+        ntk = 3 ** (-k / 7)
+        share, kept = (period - 0.2) / 0.3, (period - 1) / 0.5
+        share, kept = min(max(share, 0), 1), min(max(kept, 0), 1)
+        low = (1 - share) / 3 + share * ntk
+        assert factor == pytest.approx(kept + (1 - kept) * low, rel=1e-5)
+    assert factors[0] == 1 and factors[-1] == pytest.approx(1 / 3)
+    with pytest.raises(ValueError, match=r"'ntk' changes the theta .*MixedRoPE"):
+        MixedRoPE(32, 2).set_scaling(parts)
+
+
 def test_by_parts_keeps_the_direction_of_a_learned_vector():
     freqs = torch.randn(2, 3, 2, 16)
     scaled = RopeScaling(GRID, 'by_parts', factor=3.0).scale(freqs, height=9, width=9)
@@ -351,6 +371,11 @@ def test_a_setting_that_is_refused_leaves_the_last():
             dict(type='by_parts', alpha=2.0, beta=2.0),
             'beta must be .*more than 2.0, got 2.0',
         ),
+        (
+            dict(type='linear', ntk=(1, 2)),
+            "ntk must be two periods, of type 'by_parts'",
+        ),
+        (dict(type='by_parts', ntk=(2, 1)), 'ntk must be .*more than 2, got 1'),
         (dict(type='by_parts', alpha=-1.0), 'alpha must be .*0 or more, got -1.0'),
         (
             dict(type='linear', temperature='hot'),
