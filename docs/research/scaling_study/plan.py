@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 SEEDS = (0, 1, 2)
+WIDER_SEEDS = (3, 4, 5, 6, 7)  # of wider.md
+KEPT = ('none', 'by_parts')  # beside temperatures
 SIZE = (120, 160)  # height and width in pixels of what is trained on
 WINDOW = (6, 8)  # height and width in tokens, of the backbones with windows
 WHOLE = (240, 320)  # of the images on disk
@@ -106,6 +108,9 @@ SCALINGS: dict[str, dict | None] = {
     },
     'ntk': dict(type='ntk'),
     'by_parts': dict(type='by_parts'),
+    # Up to 0.75 periods linear, from 1.25 NTK, from 2 or 16 unscaled.
+    'by_parts:ntk': dict(type='by_parts', ntk=(0.75, 1.25)),
+    'by_parts:ntk16': dict(type='by_parts', ntk=(0.75, 1.25), alpha=2.0, beta=16.0),
     # unit='grid' of ALiBi, LookHere and PaPE.
     'distances': None,
     'linear+distances': dict(type='linear'),
@@ -347,3 +352,22 @@ def prefix_points(run: Run) -> list[Point]:
         Point(1.5, 'linear'),
         Point(2.0, 'linear'),
     ]
+
+
+def wider_runs(seeds: Iterable[int] = WIDER_SEEDS) -> list[Run]:
+    """All runs of the study of temperatures in a wider view, seed by seed."""
+    return [
+        Run(seed, 'extent', 'vit', position)
+        for seed in seeds
+        for position in ('axial', 'mixed')
+    ]
+
+
+def wider_points(run: Run) -> list[Point]:
+    """The tests of a run of the study of temperatures in a wider view."""
+    temperatures = [f'{kind}+{how}' for kind in KEPT for how in ('log', 'yarn')]
+    names = [*KEPT, *temperatures]
+    if run.position == 'axial':
+        names += ['by_parts:ntk', 'by_parts:ntk16']
+    larger = [Point(factor, how) for how in names for factor in (1.5, 2.0)]
+    return [Point(1.0), *larger]

@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python docs/research/scaling_study/run.py --data-root FOLDER --out FOLDER
 
-``--study kinds`` runs the second study, kinds.md, and ``--study prefix`` the third, prefix.md, in
-folders of their own.
+``--study kinds`` runs the second study, kinds.md, ``--study prefix`` the third, prefix.md, and
+``--study wider`` the fourth, wider.md, in folders of their own.
 
 Several such processes share the work. A run that was stopped is begun again. Each finished run has
 a file OUT/results/NAME.json, its weights are OUT/weights/NAME.pth.
@@ -34,7 +34,6 @@ from plan import (
     CONFIGS,
     PIPELINES,
     SCALINGS,
-    SEEDS,
     SIZE,
     WHOLE,
     WINDOW,
@@ -47,6 +46,8 @@ from plan import (
     prefix_points,
     prefix_runs,
     runs,
+    wider_points,
+    wider_runs,
 )
 from torch import Tensor
 
@@ -57,6 +58,7 @@ STUDIES = dict(
     scalings=(runs, points),
     kinds=(kind_runs, kind_points),
     prefix=(prefix_runs, prefix_points),
+    wider=(wider_runs, wider_points),
 )
 NUM_CLASSES, IGNORED = 11, 255
 TUNED_ITERATIONS, TUNED_LR = 50, 2e-4
@@ -75,7 +77,7 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         '--study', choices=STUDIES, default='scalings', help='(%(default)s)'
     )
-    parser.add_argument('--seeds', type=int, nargs='+', default=SEEDS)
+    parser.add_argument('--seeds', type=int, nargs='+', help='(those of the study)')
     parser.add_argument(
         '--only',
         default='',
@@ -104,7 +106,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def select(args: argparse.Namespace) -> list[Run]:
     """The runs of ``--seeds`` and ``--only``, parents first."""
-    planned = STUDIES[args.study][0](args.seeds)
+    plan = STUDIES[args.study][0]
+    planned = plan(args.seeds) if args.seeds else plan()
     named = {run for run in planned if re.search(args.only, run.name)}
     parents = {run.parent for run in named}
     return [run for run in planned if run in named | parents]
