@@ -4,13 +4,15 @@ Traced, the size of the test pipeline would be a formula in all sizes after it. 
 second input, ``resized``, with a size of its own; in the file it is computed from the first.
 """
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..utils.sizes import ImageSize, Size
+from ..models.maps import size_of
+from ..utils.sizes import ImageSize, Size, larger
 
 
 class Resize(NamedTuple):
@@ -24,12 +26,28 @@ class Resize(NamedTuple):
         keep_ratio: the scale bounds both sides.
         shortest: side of an image after it.
         antialias: a pixel is the weighted mean of all that it covers.
+        ratio: of the sides at most; the last row or column of longer images is repeated.
     """
 
     scale: tuple[int, int]
     keep_ratio: bool
     shortest: int = 1
     antialias: bool = False
+    ratio: float | None = None
+
+    def padded(self, size: ImageSize) -> ImageSize:
+        """(height, width) with the repeated rows or columns."""
+        if self.ratio is None:
+            return size
+        height, width = size
+        times, parts = self.whole_ratio()
+        least = (larger(height, width) * parts + times - 1) // times
+        return larger(height, least), larger(width, least)
+
+    def whole_ratio(self) -> tuple[int, int]:
+        """``ratio`` in whole numbers, which programs do not round."""
+        share = Fraction(self.ratio or 1).limit_denominator(1000)
+        return share.numerator, share.denominator
 
     def size(self, height: int, width: int) -> ImageSize:
         """(height, width) of an image after it, in whole numbers: programs differ in others."""
@@ -45,13 +63,15 @@ class Resize(NamedTuple):
 
     def __call__(self, image: Tensor) -> Tensor:
         """Images [B, C, H, W], uint8 or float32, to float32."""
-        size = self.size(*image.shape[2:])
-        image = image.float()
+        height, width = self.padded(size_of(image))
+        size = self.size(height, width)
+        repeated = (0, width - image.shape[3], 0, height - image.shape[2])
+        image = F.pad(image.float(), repeated, 'replicate')
         return F.interpolate(image, size, mode='bilinear', antialias=self.antialias)
 
 
 class Frame(NamedTuple):
-    """Sizes of an image: what the model sees, without padding, and the input."""
+    """Sizes of an image: what the model sees without padding, and the input, ``padded``."""
 
     size: ImageSize
     input: ImageSize

@@ -190,12 +190,9 @@ def graph_for(
         score = checked_number('score', score, 0, below=1)
         graph.threshold = torch.full((1, 1), score)
     if resized:
-        width, height = resized['scale']
-        keep_ratio = resized['keep_ratio']
-        antialias = resized.get('antialias', False)
-        graph.resize = Resize((width, height), keep_ratio, graph.min_side, antialias)
-        if not keep_ratio:
-            checked_image_size(graph, (height, width))
+        graph.resize = Resize(**resized, shortest=graph.min_side)
+        if not graph.resize.keep_ratio:
+            checked_image_size(graph, graph.resize.size(1, 1))
     return graph
 
 

@@ -22,7 +22,7 @@ from ..backbones.layers import round_up
 from ..models.channel_preprocessors import AnyChannels
 from ..models.maps import size_of
 from ..utils.sizes import ImageSize
-from .client import Frame, Resize
+from .client import Frame, Resize, sizes_like
 from .parts import replace_parts
 
 Outputs = tuple[Tensor, ...]  # of a graph, as it names them
@@ -105,9 +105,11 @@ class Graph(nn.Module, ABC):
         frame = Frame(size, size)
         if self.resize is not None:
             x = self.resize(image) if resized is None else resized
-            frame = Frame(size_of(x), size)
+            frame = Frame(size_of(x), self.resize.padded(size))
         results = self.results(self.preprocess(x), frame)
         found = dict(zip(self.outputs, results, strict=True))
+        if frame.input is not size:
+            self.cut(found, size)
         for names in self.detections:
             kept = self.filtered(names, *map(found.__getitem__, names))
             found |= zip(names, kept, strict=True)
@@ -121,6 +123,18 @@ class Graph(nn.Module, ABC):
     def detections(self) -> list[list[str]]:
         """The outputs of each detector, its scores first."""
         return [list(self.outputs)] if self.task == 'detection' else []
+
+    def cut(self, found: dict[str, Tensor], size: ImageSize) -> None:
+        """Take what is in repeated pixels out of outputs, by name."""
+        for scores, boxes, *_ in self.detections:
+            most = sizes_like(found[boxes], size)
+            outside = (found[boxes][..., :2] >= most).any(-1)
+            found[scores] = found[scores].masked_fill(outside, 0.0)
+            found[boxes] = torch.minimum(found[boxes], most.repeat(2))
+        for name, x in found.items():
+            is_map = name.endswith(('masks', 'logits', 'depth'))
+            if is_map or (name.endswith('labels') and x.ndim == 3):
+                found[name] = crop_maps(x, size)
 
     def filtered(self, names: Sequence[str], *outputs: Tensor) -> list[Tensor]:
         """Outputs of a detector without detections after ``top``, or below ``threshold``.

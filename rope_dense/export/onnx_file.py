@@ -119,8 +119,17 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
 
     image, resized = graph.inputs
     size: ir.Value | list[int] = [resize.scale[1], resize.scale[0]]
+    x = op('Cast', image, to=1)
+    if resize.ratio is not None:
+        given = op('Shape', x, start=2, end=4)
+        times, parts = resize.whole_ratio()
+        long = op('ReduceMax', given, keepdims=1)
+        least = op('Div', op('Add', op('Mul', long, [parts]), [times - 1]), [times])
+        more = op('Sub', op('Max', least, given), given)
+        none = op('Constant', value_ints=[0] * 6)
+        x = op('Pad', x, op('Concat', none, more, axis=0), mode='edge')
     if resize.keep_ratio:
-        sides = op('Shape', image, start=2, end=4)
+        sides = op('Shape', x, start=2, end=4)
         fitted = []
         limits = {'ReduceMin': min(resize.scale), 'ReduceMax': max(resize.scale)}
         for kind, limit in limits.items():
@@ -128,9 +137,8 @@ def write_resize(graph: ir.Graph, resize: Resize) -> None:
             doubled = op('Add', op('Mul', sides, [2 * limit]), of)
             fitted.append(op('Div', doubled, op('Mul', of, [2])))
         size = op('Max', op('Min', *fitted), [resize.shortest])
-    x = op('Cast', image, to=1)
     if resize.antialias:  # a product for each axis: few programs have it in Resize
-        before = op('Shape', image, start=2, end=4)
+        before = op('Shape', x, start=2, end=4)
         after = op('Constant', value_ints=size) if isinstance(size, list) else size
         rows = pixel_shares(op, op('Gather', before, [0]), op('Gather', after, [0]))
         columns = pixel_shares(op, op('Gather', before, [1]), op('Gather', after, [1]))

@@ -1,5 +1,6 @@
 """Write a trained model to a file, compared with the model, or to a repository of the hub."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,9 +12,9 @@ from mmengine.utils import to_2tuple
 from torch import Tensor
 
 from ..project.building import building
-from ..project.checks.data import build_dataset
+from ..project.checks.data import build_dataset, patch_size
 from ..project.checks.recipe import part_text
-from ..project.contents import stored_classes
+from ..project.contents import max_aspect_ratio, stored_classes
 from ..project.hub import push_to_hub, save_for_hub
 from ..project.load import Options, find_model
 from ..project.model import Colour, build_model, classes_and_colours, mask_numbers
@@ -82,7 +83,7 @@ def export_model(
             dtype=precisions[dtype],
             classes=classes,
             colours=colours,
-            resize=resize_of(cfg),
+            resize=resize_of(cfg, patch_size(model)),
             resize_inside=resize,
             rgb=rgb,
             top=top,
@@ -160,21 +161,23 @@ def size_advice_text(metadata: dict) -> str:
     )
 
 
-def resize_of(cfg: Config) -> dict | None:
-    """The size of the test pipeline: of its first Resize; None without one."""
+def resize_of(cfg: Config, patch: int) -> dict | None:
+    """The size of the test pipeline: of its first Resize; None without one. See ``Resize``."""
     loader = cfg.get('test_dataloader') or {}
-    steps = size_steps((loader.get('dataset') or {}).get('pipeline'))
-    for _, step, _ in steps:
+    pipeline = (loader.get('dataset') or {}).get('pipeline')
+    for _, step, _ in size_steps(pipeline):
         if step.type.endswith('Resize'):
             break
     else:
         return None
     if isinstance(step.scale, (int, float)):
         return None
+    ratio = max_aspect_ratio(pipeline, patch)
     return dict(
         scale=list(step.scale),
         keep_ratio=bool(step.get('keep_ratio')),
         antialias=step.get('backend') == 'pillow',
+        ratio=None if math.isinf(ratio) else ratio,
     )
 
 

@@ -9,7 +9,7 @@ import copy
 import io
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import cv2
 import numpy as np
@@ -21,18 +21,14 @@ from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
 from ..data.images.bands import drop_predictions_without_data, find_load_bands, no_data
 from ..project.checks.data import patch_size
-from ..project.contents import detects, visualizer_of
+from ..project.contents import detects, max_aspect_ratio, visualizer_of
 from ..project.hub_config import is_stored_config, registered_only
 from ..project.model import classes_and_colours
 from ..project.ready import ready
 from ..project.weights import patch_mmengine_reader
-from ..utils.config_parts import keeps_ratio, kind, size_steps, without_labels
+from ..utils.config_parts import keeps_ratio, without_labels
 from ..utils.sizes import ImageSize
 
-# Times as long as wide: with DINO's queries for less, there are too few tokens.
-MOST = 8.0
-# Likewise where the shorter side has one size, and memory grows with the longer.
-UNBOUNDED = 16.0
 MOST_PIXELS = 10**8  # of a padded image
 
 
@@ -138,24 +134,6 @@ def has_finite_values(sample: BaseDataElement) -> bool:
         if isinstance(values, torch.Tensor) and not values.isfinite().all():
             return False
     return True
-
-
-def max_aspect_ratio(pipeline: Sequence[Mapping], patch: int) -> float:
-    """The largest ratio of sides for a test pipeline and a patch in pixels, or infinity."""
-    for _, step, _ in size_steps(pipeline):
-        name = kind(step)
-        scale = step['scale']
-        if name == 'Resize' and not step.get('keep_ratio'):
-            continue
-        if name not in ('Resize', 'ResizeShortestEdge'):
-            continue
-        short, long = sorted(scale) if isinstance(scale, (list, tuple)) else [scale] * 2
-        if name == 'ResizeShortestEdge':
-            long = step.get('max_size') or math.inf
-        if 0 < long <= UNBOUNDED * short:
-            return min(MOST, max(1.0, long / (2 * patch)))
-        return UNBOUNDED
-    return math.inf
 
 
 def pad_to_ratio(image: np.ndarray, ratio: float) -> np.ndarray:

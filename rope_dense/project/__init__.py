@@ -8,8 +8,8 @@ Others import::
     checks.schedule: check_processes, check_schedule, training_crops, warn,
         warn_of_random_weights, warn_of_sgd
     contents: Task, angle_version, at_size, box_limit, configured_size, datasets_of,
-        detects, evaluators, resize_steps, stored_classes, task_of, tile_plan, trained_size,
-        used_loaders, visualizer_of
+        detects, evaluators, max_aspect_ratio, resize_steps, stored_classes, task_of,
+        tile_plan, trained_size, used_loaders, visualizer_of
     convert_checkpoint: convert_checkpoint
     find: PICTURES, check_checkpoint, check_ending, check_path, find_config,
         find_files, read_written_settings, recipes

@@ -1,7 +1,8 @@
 """What a config says: its data sets, metrics and heads, its task, and the sizes of its images."""
 
 import copy
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from mmengine.config import Config, ConfigDict
@@ -12,6 +13,7 @@ from ..data.rotated import CONVENTIONS, fixed_convention
 from ..data.tiles.plan import TilePlan
 from ..utils.config_parts import (
     all_datasets,
+    kind,
     leaf_datasets,
     nodes,
     pipelines,
@@ -32,6 +34,10 @@ Task = Literal[
 ]
 PROPOSALS = (100, 300, 1000)  # of mmdet's ``CocoMetric``, by default
 CONVENTION, VERSION = 'box_convention', 'angle_version'
+# Times as long as wide: with DINO's queries for less, there are too few tokens.
+MOST = 8.0
+# Likewise where the shorter side has one size, and memory grows with the longer.
+UNBOUNDED = 16.0
 
 
 def used_loaders(cfg: Config, *loops: str) -> tuple[str, ...]:
@@ -256,6 +262,24 @@ def resize_steps(config: Config) -> list[ConfigDict]:
     raise ValueError(
         f'test pipeline of {config.filename}: no step has a `scale`, add a Resize'
     )
+
+
+def max_aspect_ratio(pipeline: Sequence[Mapping], patch: int) -> float:
+    """The largest ratio of sides for a test pipeline and a patch in pixels, or infinity."""
+    for _, step, _ in size_steps(pipeline):
+        name = kind(step)
+        scale = step['scale']
+        if name == 'Resize' and not step.get('keep_ratio'):
+            continue
+        if name not in ('Resize', 'ResizeShortestEdge'):
+            continue
+        short, long = sorted(scale) if isinstance(scale, (list, tuple)) else [scale] * 2
+        if name == 'ResizeShortestEdge':
+            long = step.get('max_size') or math.inf
+        if 0 < long <= UNBOUNDED * short:
+            return min(MOST, max(1.0, long / (2 * patch)))
+        return UNBOUNDED
+    return math.inf
 
 
 def configured_size(config: Config) -> ImageSize:

@@ -143,7 +143,8 @@ def test_every_resize_keeps_the_ratio_or_none_does(
         keeps
     ] * 6  # three of them in tta_pipeline
     of_file = dict(scale=[160, 160], keep_ratio=keeps, antialias=True)
-    assert resize_of(cfg) == of_file  # of an exported file
+    of_file['ratio'] = 5.0 if keeps else None  # two patches
+    assert resize_of(cfg, 16) == of_file  # of an exported file
 
 
 @pytest.mark.parametrize('augment', ['published', 'light', 'none'])

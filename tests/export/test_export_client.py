@@ -41,6 +41,7 @@ from rope_dense.export import export
 from rope_dense.export.client import Frame, Resize
 from rope_dense.export.compare import largest_difference
 from rope_dense.export.exporter import METADATA, graph_for
+from rope_dense.predict.inferencer import pad_to_ratio
 
 SCALES = ((1333, 800), (224, 160), (160, 224), (640, 640))
 PIPELINE = dict(scale=[96, 64], keep_ratio=True, antialias=False)
@@ -80,19 +81,39 @@ def test_pixels_are_those_of_opencv_within_one_grey_level() -> None:
 @pytest.mark.parametrize('keep_ratio', [True, False])
 def test_a_file_resizes_as_pillow(keep_ratio: bool, tmp_path: Path) -> None:
     """As test pipelines of real-time detectors; pictures that shrink, and that grow."""
-    path, resize = (
-        tmp_path / 'a.onnx',
-        dict(PIPELINE, keep_ratio=keep_ratio, antialias=True),
-    )
+    path = tmp_path / 'a.onnx'
+    resize = dict(PIPELINE, keep_ratio=keep_ratio, antialias=True)
+    resize['ratio'] = 2.5 if keep_ratio else None
     model = shallow()
     metadata = export(model, path, resize=resize, resize_inside=True)
     graph = graph_for(model, metadata)
-    for height, width in ((250, 301), (40, 37), (64, 96)):
+    for height, width in ((250, 301), (40, 37), (64, 96), (30, 301)):
         image = pixels(2, 3, height, width)
         assert largest_difference(graph, run(session(path), image), graph(image)) < 1e-4
     plain = given(model, resized=dict(resize, antialias=False))
     image = pixels(1, 3, 250, 301)
     assert largest_difference(plain, run(session(path), image), plain(image)) > 1e-3
+
+
+@torch.no_grad()
+def test_long_images_are_padded_as_by_predict(tmp_path: Path) -> None:
+    """The graph; what its file computes is compared for these sizes in the tests beside this."""
+    model = shallow()
+    ratio = dict(PIPELINE, ratio=2.5)
+    graph, plain = given(model, resized=ratio), given(model, resized=PIPELINE)
+    for height, width in ((30, 301), (211, 20), (110, 150)):
+        image = pixels(2, 3, height, width)
+        scores, boxes, labels = graph(image)
+        whole = [pad_to_ratio(x.permute(1, 2, 0).numpy(), 2.5) for x in image]
+        expected = plain(torch.from_numpy(np.stack(whole)).permute(0, 3, 1, 2))
+        most = torch.tensor([width, height])
+        inside = (expected[1][..., :2] < most).all(-1)
+        assert inside.any() and inside.all() == (height == 110)
+        assert torch.equal(scores, expected[0] * inside)
+        kept = expected[1].minimum(most.repeat(2))[inside]
+        assert torch.equal(boxes[inside], kept) and (labels[~inside] == -1).all()
+    found = given(linear(tmp_path), resized=ratio)(pixels(1, 3, 30, 301))
+    assert [x.shape[-2:] for x in found] == [(30, 301)] * 2
 
 
 def test_points_are_in_pixels_of_the_input() -> None:
@@ -109,6 +130,18 @@ def given(model: nn.Module, **changes: object) -> nn.Module:
     )
 
 
+class Given:
+    """A resized image."""
+
+    padded = Resize((1, 1), False).padded
+
+    def __init__(self, image: torch.Tensor) -> None:
+        self.image = image
+
+    def __call__(self, _: torch.Tensor) -> torch.Tensor:
+        return self.image
+
+
 @torch.no_grad()
 def test_graphs_with_options(tmp_path: Path) -> None:
     """Results of a resized image in its own pixels are those of the resized image, stretched."""
@@ -120,7 +153,7 @@ def test_graphs_with_options(tmp_path: Path) -> None:
         found = given(model, resized=PIPELINE)(small)
         assert_same(found, [scores, boxes, labels])  # of the right size
         exact = given(model, resized=PIPELINE, rgb=True)
-        exact.resize = lambda x: small.flip(1)
+        exact.resize = Given(small.flip(1))
         stretch = torch.tensor([150 / 87, 110 / 64] * 2)
         assert_same(exact(image.flip(1)), [scores, boxes * stretch, labels])
         assert_same(
@@ -142,7 +175,7 @@ def test_graphs_with_options(tmp_path: Path) -> None:
     graph = given(deim, resized=PIPELINE, top=3)
     assert masks.shape == (2, 30, 24, 24) and not graph.details()
     whole = F.interpolate(masks[:, :3], (96, 96), mode='bilinear')[..., :64, :87]
-    graph.resize = lambda x: small
+    graph.resize = Given(small)
     assert_same(graph(image)[3:], [F.interpolate(whole, (110, 150), mode='bilinear')])
     model = linear(tmp_path)
     logits, labels = given(model, resized=PIPELINE)(image)
@@ -153,17 +186,18 @@ def test_graphs_with_options(tmp_path: Path) -> None:
 @torch.no_grad()
 def test_a_file_with_all_options(tmp_path: Path) -> None:
     model, path = deim(divisor=32), tmp_path / 'deim.onnx'
-    graph = given(model, resized=PIPELINE, rgb=True, top=9)
+    resized = dict(PIPELINE, ratio=3.0)
+    graph = given(model, resized=resized, rgb=True, top=9)
     images = [pixels(*size) for size in ((1, 3, 3, 5), (3, 3, 64, 87), (2, 3, 300, 50))]
     score = (
         float(torch.cat([graph(image)[0].flatten() for image in images]).median())
         + 1e-4
     )
     options = dict(resize_inside=True, rgb=True, top=9, score=score)
-    metadata = export(model, path, resize=PIPELINE, classes=list('abcdefg'), **options)
+    metadata = export(model, path, resize=resized, classes=list('abcdefg'), **options)
     assert json.loads((tmp_path / 'deim.json').read_text()) == metadata
     expected = dict(
-        rgb=True, top=9, score=score, resized=PIPELINE, resize=None, opset=20
+        rgb=True, top=9, score=score, resized=resized, resize=None, opset=20
     )
     assert expected.items() <= metadata.items() and metadata['smallest_size'] == [1, 1]
     assert (

@@ -35,15 +35,10 @@ from rope_dense.data.labels.files import IMAGE_SUFFIXES
 from rope_dense.data.mask_colours import write_labels
 from rope_dense.predict import share
 from rope_dense.predict.formats import dota_names
-from rope_dense.predict.inferencer import (
-    MOST,
-    UNBOUNDED,
-    crop_sample,
-    max_aspect_ratio,
-    pad_to_ratio,
-)
+from rope_dense.predict.inferencer import crop_sample, pad_to_ratio
 from rope_dense.predict.place import ImageJournal
 from rope_dense.predict.video import DrawnVideo
+from rope_dense.project.contents import MOST, UNBOUNDED, max_aspect_ratio
 from rope_dense.project.own.images import fit_pictures, survey_pictures
 from rope_dense.utils.errors import UsageError
 from rope_dense.utils.results import Results
