@@ -1,7 +1,8 @@
 """Does a student of its own sliding windows help at larger sizes? Street scenes, small models.
 
-    OMP_NUM_THREADS=1 python docs/research/sliding_study/run.py --data-root DIR --out work_dirs/sliding
+    OMP_NUM_THREADS=1 python docs/research/sliding_study/run.py --data-root DIR --out DIR
 
+Several such processes can share the work by --ways and --positions.
 The models are those of ../scaling_study, trained at 160 x 120; missing ones are trained. A row of
 results.csv is added as soon as it is known, and not measured again.
 """
@@ -25,13 +26,13 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / 'scaling_study'))
 
 import plan  # noqa: E402
-import run as scaling_study  # noqa: E402
 
+import run as scaling_study  # noqa: E402
 from rope_dense import train  # noqa: E402
 from rope_dense.models.unlabelled import SlidingDistiller, unexplained  # noqa: E402
 
 SEEDS = 0, 1, 2
-ARMS = (('finer', 'axial'), ('finer', 'mixed'))
+ARMS = ('finer', 'axial'), ('finer', 'mixed'), ('extent', 'mixed')
 FACTORS = 1.0, 1.5, 2.0, 3.0
 SCENES = slice(None, None, 2)  # of the scaling study's 51
 BATCH, EPOCHS, EVERY = 4, 1, 40  # 92 iterations
@@ -154,6 +155,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--data-root', type=Path, required=True)
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--seeds', type=int, nargs='+', default=SEEDS)
+    parser.add_argument('--ways', nargs='+', default=('finer', 'extent'))
+    parser.add_argument('--positions', nargs='+', default=('axial', 'mixed'))
     given = parser.parse_args(argv)
     torch.set_num_threads(1)
     args = study_args(given.data_root, given.out.resolve())
@@ -176,6 +179,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 csv.writer(stream).writerows([COLUMNS] * is_new + [(*names, *rounded)])
 
     for way, position in ARMS:
+        if way not in given.ways or position not in given.positions:
+            continue
         model = build(way, position, args)
         backbone = settings_of(way, position, args)['backbone']
         distiller = sliding(model, backbone)
