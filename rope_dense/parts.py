@@ -24,6 +24,7 @@ TASKS = {
         'models.dino', 'models.eomt.detector',
         'models.deim.detector', 'models.deim.encoder', 'models.deim.head', 'models.deim.oriented',
         'models.ignoring_assigner', 'models.instance_tta', 'models.channel_detection',
+        'models.partial_labels',
     ),
     ('mmseg',): (
         'models.depth', 'models.seg_tta',

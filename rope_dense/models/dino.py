@@ -99,8 +99,9 @@ class PublishedDINOHead(DINOHead):
       results are equal on one process, or where all processes have the same number of groups.
 
     Takes the arguments of mmdet's DINOHead, and `skip_ignored`: a query whose centre is in an
-    ignored object is no background, as it is in the source. `sync_cls_avg_factor=True` makes the
-    class losses take the average over processes too, as detrex does. Source: detrex,
+    ignored object is no background of its class, as it is of any in the source.
+    `sync_cls_avg_factor=True` makes the class losses take the average over processes too, as
+    detrex does. Source: detrex,
     projects/dino/modeling/dino.py and dn_criterion.py, detrex/utils/misc.py. Checked against losses
     written out from the formulas in tests/models/test_dino_head.py.
     """
@@ -130,8 +131,9 @@ class PublishedDINOHead(DINOHead):
         """mmdet's losses; the targets find ignored objects in the data samples."""
         for sample in batch_data_samples:
             if self.skip_ignored and 'ignored_instances' in sample:
-                boxes = get_box_tensor(sample.ignored_instances.bboxes)
-                sample.set_metainfo(dict(ignored=boxes))
+                found = sample.ignored_instances
+                about = get_box_tensor(found.bboxes), found.labels
+                sample.set_metainfo(dict(ignored=about))
         return super().loss(batch_data_samples=batch_data_samples, **outputs)
 
     def _get_targets_single(
@@ -141,18 +143,20 @@ class PublishedDINOHead(DINOHead):
         gt_instances: InstanceData,
         img_meta: dict,
     ) -> tuple:
-        """mmdet's targets; queries in ignored objects have no class weight."""
-        found = super()._get_targets_single(
+        """mmdet's targets, with a weight of each class; ignored objects of it make it 0."""
+        labels, weights, *others = super()._get_targets_single(
             cls_score, bbox_pred, gt_instances, img_meta
         )
-        _, weights, _, _, _, negatives = found
-        ignored = img_meta.get('ignored')
-        if ignored is not None and len(ignored):
-            size = bbox_pred.new_tensor(img_meta['img_shape'][1::-1])  # width, height
-            centres = (bbox_pred[negatives, :2] * size)[:, None]  # [N, 1, 2]
-            inside = (centres >= ignored[:, :2]) & (centres <= ignored[:, 2:])
-            weights[negatives[inside.all(-1).any(1)]] = 0
-        return found
+        if not self.skip_ignored:
+            return labels, weights, *others
+        weights = weights[:, None].repeat(1, self.cls_out_channels)
+        negatives = others[-1]
+        size = bbox_pred.new_tensor(img_meta['img_shape'][1::-1])  # width, height
+        centres = bbox_pred[negatives, :2] * size
+        for box, label in zip(*img_meta.get('ignored', ((), ())), strict=True):
+            inside = (centres >= box[:2]) & (centres <= box[2:])
+            weights[negatives[inside.all(-1)], label] = 0
+        return labels, weights, *others
 
     def loss_by_feat(self, *given: Any) -> dict[str, Tensor]:
         """mmdet's losses, of the four outputs in float32.

@@ -30,7 +30,7 @@ from ..utils.disk import is_interrupt
 from ..utils.errors import UsageError
 from ..utils.progress import show_elapsed
 from .building import NAMED, building
-from .checks.fit import misfit_text
+from .misfit import misfit_text
 from .run import Run
 from .weights import patch_mmengine_reader
 

@@ -176,7 +176,7 @@ def rectangles(name: str, source: Path, images: Path) -> tuple[list[dict], Repor
     (part,) = given_folder(name, source, images, None, None).splits.values()
     _, items = FORMATS[name].read(part, None, report)
     found = list(annotate(items, part, rules, report))
-    return [item for _, annotations in found for item in annotations], report
+    return [item for _, annotations, _ in found for item in annotations], report
 
 
 @pytest.mark.parametrize('write', [dota, yolo, labelme, cvat, coco])

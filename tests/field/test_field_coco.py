@@ -386,16 +386,28 @@ def test_a_box_at_the_origin_is_no_pair_of_corners(tmp_path: Path) -> None:
 
 
 def test_images_of_lvis_that_are_not_labelled_for_all_classes(tmp_path: Path) -> None:
-    """F13"""
-    text = coco(
-        [entry(not_exhaustive_category_ids=[2], neg_category_ids=[])], [thing()]
+    """F13: a class without an object is background where it was looked for, all of it labelled."""
+    names = [*CATEGORIES, dict(id=3, name='cow')]
+    kinds = dict(not_exhaustive_category_ids=[], neg_category_ids=[])
+    cases = (
+        (dict(kinds, neg_category_ids=[2]), ['cow']),
+        (dict(kinds, neg_category_ids=[2, 3]), []),
+        (
+            dict(kinds, not_exhaustive_category_ids=[1], neg_category_ids=[2]),
+            ['cat', 'cow'],
+        ),
+        (dict(not_exhaustive_category_ids=[1]), ['cat']),
+        (kinds, []),  # as exported by tools that do not know LVIS
     )
-    found = reading(folder(tmp_path, text))
-    assert '1 x image that is not labelled for all classes, as of LVIS' in found.text
-    plain = coco(
-        [entry(not_exhaustive_category_ids=[], neg_category_ids=[])], [thing()]
-    )
-    assert 'LVIS' not in reading(folder(tmp_path, plain)).text
+    for number, (given, expected) in enumerate(cases):
+        root = tmp_path / str(number)
+        root.mkdir()
+        found = reading(folder(root, coco([entry(**given)], [thing()], names)))
+        (objects_of,) = found.objects['train'].values()
+        whole = [(name, (0, 0, *SIZE[::-1]), 1) for name in expected]
+        assert objects_of == [CAT, *whole]
+        line = f'{len(expected)} x class that not all training images label'
+        assert (line in found.text) == bool(expected)
 
 
 def test_crowds_keep_their_run_lengths(tmp_path: Path) -> None:

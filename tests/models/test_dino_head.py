@@ -307,7 +307,7 @@ def test_cross_check_of_the_focal_loss_above() -> None:
     )
 
 
-def test_ignored_objects_are_no_background() -> None:
+def test_ignored_objects_are_no_background(monkeypatch: pytest.MonkeyPatch) -> None:
     head = head_of(PublishedDINOHead)
     boxes = torch.tensor(
         [[0.2, 0.2, 0.1, 0.1], [0.7, 0.7, 0.2, 0.2], [0.75, 0.7, 0.1, 0.1]]
@@ -319,9 +319,15 @@ def test_ignored_objects_are_no_background() -> None:
     plain = dict(img_shape=(60, 100), batch_input_shape=(60, 100))
     weights, positive = head._get_targets_single(*given, plain)[1::3]
     assert weights.tolist() == [1, 1, 1] and positive.tolist() == [2]
-    ignored = dict(plain, ignored=torch.tensor([[60.0, 30.0, 90.0, 50.0]]))
+    monkeypatch.setattr(head, 'skip_ignored', True)
+    weights, positive = head._get_targets_single(*given, plain)[1::3]
+    assert (weights == 1).all() and positive.tolist() == [2]
+    place = torch.tensor([[60.0, 30.0, 90.0, 50.0]])
+    ignored = dict(plain, ignored=(place, torch.tensor([2])))
     weights, positive = head._get_targets_single(*given, ignored)[1::3]
-    assert weights.tolist() == [1, 0, 1] and positive.tolist() == [2]
+    assert weights[:, 2].tolist() == [1, 0, 1] and positive.tolist() == [2]
+    weights[:, 2] = 1
+    assert (weights == 1).all()  # of its class alone
 
 
 def test_ignored_objects_of_samples_reach_the_targets(
@@ -333,10 +339,12 @@ def test_ignored_objects_of_samples_reach_the_targets(
         'loss',
         lambda self, **given: seen.append(given['batch_data_samples']) or {},
     )
-    sample = DetDataSample(ignored_instances=InstanceData(bboxes=torch.ones(2, 4)))
+    ignored = InstanceData(bboxes=torch.ones(2, 4), labels=torch.ones(2))
+    sample = DetDataSample(ignored_instances=ignored)
     given = dict(hidden_states=None, batch_data_samples=[sample, DetDataSample()])
     model.bbox_head.loss(**given)
     assert not seen.pop()[0].metainfo
     monkeypatch.setattr(model.bbox_head, 'skip_ignored', True)
     model.bbox_head.loss(**given)
-    assert seen[0][0].metainfo['ignored'].shape == (2, 4) and not seen[0][1].metainfo
+    assert seen[0][0].metainfo['ignored'][0].shape == (2, 4)
+    assert not seen[0][1].metainfo

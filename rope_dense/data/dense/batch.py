@@ -142,7 +142,7 @@ class MixUpCopyBlend(nn.Module):
         size = images.shape[2], images.shape[3]
         pool = self.pool_of(samples, size)
         blended = images.clone()
-        ignored = [*map(ignored_boxes, samples)]
+        ignored = [*map(ignored_objects, samples)]
         for index, sample in enumerate(samples):
             copies = [sample.gt_instances]
             skipped = [ignored[index]]
@@ -156,12 +156,12 @@ class MixUpCopyBlend(nn.Module):
                 copied.bboxes = item.instance.bboxes.new_tensor([place])
                 copies.append(copied)
                 box, place = self.with_margin(item.box, place, size)
-                skipped.append(moved_boxes(ignored[item.image], box, place))
+                skipped.append(moved_objects(ignored[item.image], box, place))
                 patch = images[item.image, :, box[1] : box[3], box[0] : box[2]]
                 target = blended[index, :, place[1] : place[3], place[0] : place[2]]
                 target.mul_(beta).add_(patch, alpha=1 - beta)
             sample.gt_instances = InstanceData.cat(copies)
-            sample.ignored_instances = InstanceData(bboxes=torch.cat(skipped))
+            sample.ignored_instances = InstanceData.cat(skipped)
         return blended, samples
 
     def pool_of(self, samples: Samples, size: tuple[int, int]) -> list[PoolObject]:
@@ -207,27 +207,31 @@ def mix_up(images: Tensor, samples: Samples, beta: float) -> tuple[Tensor, Sampl
     """Each image blended with the one before it in the batch, and the objects of both."""
     mixed = torch.lerp(images.roll(1, 0), images, beta)
     given = [sample.gt_instances for sample in samples]
-    ignored = [*map(ignored_boxes, samples)]
+    ignored = [*map(ignored_objects, samples)]
     for index, sample in enumerate(samples):
         sample.gt_instances = InstanceData.cat([given[index], given[index - 1]])
-        both = torch.cat([ignored[index], ignored[index - 1]])
-        sample.ignored_instances = InstanceData(bboxes=both)
+        sample.ignored_instances = InstanceData.cat(
+            [ignored[index], ignored[index - 1]]
+        )
     return mixed, samples
 
 
-def ignored_boxes(sample: DetDataSample) -> Tensor:
-    """The boxes [N, 4] of what a sample ignores."""
+def ignored_objects(sample: DetDataSample) -> InstanceData:
+    """The boxes [N, 4] and classes [N] of what a sample ignores."""
     found = sample.get('ignored_instances')
-    return sample.gt_instances.bboxes[:0] if found is None else found.bboxes
+    found = sample.gt_instances[:0] if found is None else found
+    return InstanceData(bboxes=found.bboxes, labels=found.labels)
 
 
-def moved_boxes(boxes: Tensor, patch: Box, place: Box) -> Tensor:
+def moved_objects(objects: InstanceData, patch: Box, place: Box) -> InstanceData:
     """The parts of boxes [N, 4] that are in a patch, where the patch is copied to."""
+    boxes = objects.bboxes
     left, top, right, bottom = patch
     near = boxes.new_tensor([left, top] * 2)
     inside = boxes.clamp(near, boxes.new_tensor([right, bottom] * 2))
-    inside = inside[(inside[:, 2:] > inside[:, :2]).all(1)]
-    return inside - near + boxes.new_tensor(place[:2] * 2)
+    is_seen = (inside[:, 2:] > inside[:, :2]).all(1)
+    moved = inside - near + boxes.new_tensor(place[:2] * 2)
+    return InstanceData(bboxes=moved[is_seen], labels=objects.labels[is_seen])
 
 
 @MODELS.register_module()

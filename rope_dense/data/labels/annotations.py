@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,21 @@ class Rules:
     outlines: bool = False  # an object without an outline gets the outline of its box
     # own.classes chooses: other objects that are lost do not count.
     is_choice: bool = False
+    # The classes that images are labelled for, by a part of their path below the data set.
+    labelled: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def labelled_in(self, item: Labelled, root: Path) -> frozenset[str] | None:
+        """The classes that an image is labelled for; None for all."""
+        file = item.file
+        if file.is_relative_to(root):
+            file = file.relative_to(root)
+        path = f'/{file.as_posix()}/'
+        found = [part for part in self.labelled if f'/{part}/' in path]
+        if len(found) > 1:
+            raise ValueError(
+                f'{item.file}: own.labelled has it by {" and by ".join(found)}'
+            )
+        return self.labelled[found[0]] if found else item.labelled
 
     def count(self, item: Labelled) -> int:
         """Number of an image's objects that are, or may be, of this data set."""
@@ -74,8 +89,10 @@ def annotate(
     part: Split,
     rules: Rules,
     report: Report,
-) -> Iterator[tuple[dict, list[dict]]]:
-    """The entry of each image of a COCO file, and its annotations; both without ids.
+) -> Iterator[tuple[dict, list[dict], frozenset[str] | None]]:
+    """The entry of each image of a COCO file, its annotations, both without ids, and its classes.
+
+    The last are those that it is labelled for, None for all.
 
     Boxes are put in order and clipped to the image; objects without area, outside of their image,
     of an unknown class or there twice are left out, as are images that lose all of their objects.
@@ -123,7 +140,8 @@ def annotate(
             report.note('image that lost all of its objects (left out)', name)
             continue
         path = item.file.relative_to(part.images).as_posix()
-        yield dict(file_name=path, height=image.height, width=image.width), annotations
+        entry = dict(file_name=path, height=image.height, width=image.width)
+        yield entry, annotations, rules.labelled_in(item, part.inventory.root)
     if wrong_sizes:
         raise ValueError(
             f'{part.images}: {len(wrong_sizes)} images have another size than their labels say '

@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...utils.progress import progress
 from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
 from .files import class_name
+from .geometry import box_corners
 from .inventory import Inventory
 from .kept import write_if_changed
 from .label_folder import LabelFolder, Split
@@ -33,6 +35,7 @@ MOST_CUT = 0.5  # share of objects that leave their image
 LEAST_CUT = 4  # number of them
 # Of a split's images, where each may have a label file; else as before.
 LEAST_WITH_FILE = 0.1
+EMPTY: Mapping[str, frozenset[str]] = MappingProxyType({})
 CATEGORY = re.compile(r'(?<="category_id": )(\d+)')
 # What a ``SplitFile`` counts, as ``CanonicalSplit`` names it.
 COUNTS = ('num_with_objects', 'num_objects', 'num_ignored', 'most_objects')
@@ -56,6 +59,7 @@ class CanonicalSplit:
     left_out: int  # how many of them the file lacks
     # Percentiles 0 to 100 of the sides of objects (root of the box) as shares of their image's.
     sides: Sequence[float] = ()
+    num_partial: int = 0  # images that are not labelled for all classes
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ def write_canonical(
     *,
     oriented: bool = False,
     outlines: bool = False,
+    labelled: Mapping[str, frozenset[str]] = EMPTY,
     survey: Callable[[dict[str, list[Path]]], Any] = lambda images: None,
     settings: object = None,
 ) -> Canonical:
@@ -86,20 +91,21 @@ def write_canonical(
     Args:
         find: the data set in the folder; ValueError, which names the file, if it is of no use.
         classes: names to use, or None for all of the labels.
-        oriented, outlines: see ``Rules``.
+        oriented, outlines, labelled: see ``Rules``.
         survey: what is to be kept of the images of each split, as JSON can hold it.
         settings: others that ``find`` and ``survey`` depend on.
     """
     classes = classes and tuple(classes)
 
     def written(folder: LabelFolder, fresh: Path) -> dict[str, Any]:
-        summary = write_splits(folder, fresh, classes, oriented, outlines)
+        summary = write_splits(folder, fresh, classes, oriented, outlines, labelled)
         images = {}
         for split, values in summary['splits'].items():
             images[split] = values.pop('files')
         return dict(summary, survey=survey(images))
 
-    about = classes, oriented, outlines, settings
+    parts = sorted((part, sorted(names)) for part, names in labelled.items())
+    about = classes, oriented, outlines, parts, settings
     target, summary = write_if_changed(inventory, out, about, find, written)
     splits = {}
     for split, values in summary['splits'].items():
@@ -116,6 +122,7 @@ def write_splits(
     classes: Sequence[str] | None,
     oriented: bool,
     outlines: bool,
+    labelled: Mapping[str, frozenset[str]] = EMPTY,
 ) -> dict[str, Any]:
     """Write the file of each split; each label is read once.
 
@@ -155,12 +162,13 @@ def write_splits(
             oriented,
             outlines,
             is_choice=given is not None,
+            labelled=labelled,
         )
         _, items = folder.format.read(part, folder.classes, file.report)
         count = len(part.files.pairs) or len(part.names or ()) or None
         items = progress(named(items), f'reading {WORDS[split]} labels', count)
-        for image, objects in annotate(items, part, rules, file.report):
-            file.add(image, objects)
+        for image, objects, known in annotate(items, part, rules, file.report):
+            file.add(image, objects, known)
         total.merge(file.report)
     for split, file in files.items():
         if not file.names:
@@ -184,6 +192,7 @@ def write_splits(
         )
     note_whole(total, first, chosen, oriented)
     note_classes(total, files, numbers)
+    note_labelled(total, files, chosen, labelled)
     for name in sorted(unchosen) if first.inventory.asked else ():
         total.note('class that the run does not have (not evaluated)', name)
     return dict(splits=splits, text=report_text(folder, splits, total))
@@ -235,6 +244,48 @@ def note_classes(
                 report.note(f'class without a {WORDS[split]} object', name)
 
 
+def note_labelled(
+    report: Report,
+    files: Mapping[str, SplitFile],
+    classes: Sequence[str],
+    labelled: Mapping[str, frozenset[str]],
+) -> None:
+    """Note in how many images each class is labelled, where it is not in all.
+
+    ValueError for parts of ``labelled`` that no image has, or names that are no class.
+    """
+    known = {region.labelled for file in files.values() for region in file.regions}
+    for part, names in labelled.items():
+        unknown = sorted(names.difference(classes))
+        if unknown:
+            raise ValueError(
+                f'own.labelled: {part} has {", ".join(unknown)}, the classes are '
+                f'{", ".join(classes)}'
+            )
+        if names not in known:
+            raise ValueError(
+                f'own.labelled: no image has the folder or file {part} in its path'
+            )
+    for split, file in files.items():
+        total = len(file.names)
+        for name in classes:
+            count = 0
+            for region in file.regions:
+                count += name not in region.labelled
+            if count:
+                kind = f'class that not all {WORDS[split]} images label (not learned in the others)'
+                report.note(kind, f'{name} ({total - count} of {total})')
+
+
+class Region(NamedTuple):
+    """An image that is labelled for some classes alone."""
+
+    image_id: int
+    width: int
+    height: int
+    labelled: frozenset[str]
+
+
 class SplitFile:
     """A COCO file that is written image by image: memory does not depend on their number."""
 
@@ -248,11 +299,20 @@ class SplitFile:
         self.counts = dict.fromkeys(COUNTS, 0)
         self.seen = Counter[tuple[int, int]]()  # objects by category_id and iscrowd
         self.shares = array('f')  # area of each box, of its image
+        self.regions = list[Region]()
 
-    def add(self, image: dict[str, Any], objects: Sequence[dict[str, Any]]) -> None:
-        """Add an image and its annotations, both without ids."""
+    def add(
+        self,
+        image: dict[str, Any],
+        objects: Sequence[dict[str, Any]],
+        labelled: frozenset[str] | None,
+    ) -> None:
+        """Add an image and its annotations, both without ids; ``labelled``: see ``Labelled``."""
         self.names.append(image['file_name'])
         image_id = len(self.names)
+        if labelled is not None:
+            region = Region(image_id, image['width'], image['height'], labelled)
+            self.regions.append(region)
         counts = self.counts
         self.file.write(',\n' if image_id > 1 else '{"images": [\n')
         self.file.write(self.encode(dict(id=image_id, **image)))
@@ -285,6 +345,11 @@ class SplitFile:
             number = number_of[int(given)]
             self.file.write(f'{gap}{start}{number}{rest[:-1]}')
             gap = ',\n'
+        for number, item in enumerate(
+            self.unlabelled(classes), self.counts['num_objects'] + 1
+        ):
+            self.file.write(f'{gap}{self.encode(dict(id=number, **item))}')
+            gap = ',\n'
         categories = [
             dict(id=number, name=name) for number, name in enumerate(classes, start=1)
         ]
@@ -297,11 +362,29 @@ class SplitFile:
             self.counts,
             classes=classes,
             num_images=len(self.names),
+            num_partial=sum(
+                not region.labelled.issuperset(classes) for region in self.regions
+            ),
             num_cut=self.report.num_cut,
             sides=[float(f'{side:.4g}') for side in sides],
             labelled=self.report.kept + lost,
             left_out=lost,
         )
+
+    def unlabelled(self, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Annotations that ignore a class in all of an image that is not labelled for it."""
+        for image_id, width, height, labelled in self.regions:
+            box = [0, 0, width, height]
+            for number, name in enumerate(classes, start=1):
+                if name not in labelled:
+                    yield dict(
+                        image_id=image_id,
+                        category_id=number,
+                        iscrowd=1,
+                        bbox=box,
+                        area=width * height,
+                        segmentation=[box_corners(box)],
+                    )
 
 
 def report_text(

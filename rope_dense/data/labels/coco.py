@@ -46,7 +46,6 @@ LOOKED_AT = 10_000  # annotations, which tell what their numbers are
 LEAST_BOXES = 4  # different ones, of which corners can be told from sizes
 BEYOND = 1.1  # times the side of an image: no box reaches there by rounding
 BEYOND_SHARE = 0.25  # of boxes of corners, read as sizes, reach there
-NOT_WHOLE = 'image that is not labelled for all classes, as of LVIS (what is not, is background)'
 NO_PLACE = 'object without a box, polygon or mask'
 POINTS = 'object of key points without a box, which no box is made of'
 SCORED = 'object with a score (of predictions? all are taken as labels)'
@@ -145,8 +144,6 @@ def labelled_images(
             continue
         if are_elsewhere(plain_name(entry.name), stem):
             report.note(ELSEWHERE, entry.name)
-        if not entry.is_whole:
-            report.note(NOT_WHOLE, entry.name)
         with errors_at(file.path):
             item = labelled(image, file, entry, names, report)
         for shape in item.shapes:
@@ -235,6 +232,13 @@ def labelled(
             shape.crowd = is_set(given.get('iscrowd')) or is_set(given.get('ignore'))
             shape.where = where
             item.shapes.append(shape)
+    known = {*names}
+    if entry.absent is not None:
+        present = {shape.label for shape in item.shapes}
+        known = {key for key in names if key in entry.absent or names[key] in present}
+    known -= entry.unfinished
+    if known != {*names}:
+        item.labelled = frozenset(names[key] for key in known)
     return item
 
 

@@ -141,6 +141,11 @@ def id_of(value: Any) -> str:
     return str(int(value) if is_whole else value).strip()
 
 
+def ids_in(entry: dict[str, Any], key: str) -> frozenset[str]:
+    """A list of ids."""
+    return frozenset(map(id_of, entry.get(key) or ()))
+
+
 def name_of(entry: dict[str, Any]) -> str:
     """The file name of an image; LVIS has only its address. '' for none."""
     return str(entry.get('file_name') or entry.get('coco_url') or '')
@@ -151,14 +156,20 @@ class Entry(NamedTuple):
 
     name: str
     size: tuple[int, int] | None
-    is_whole: bool  # labelled for all classes
     numbers: list[int]
+    # Ids of categories, as LVIS has them: without an object here (None for all without one), and
+    # with objects that are not labelled.
+    absent: frozenset[str] | None
+    unfinished: frozenset[str]
 
 
 def image_entries(file: CocoFile) -> dict[str, Entry]:
     """The images by their ids; ValueError if two images have one id, or one has no name."""
     entries: dict[str, Entry] = {}
-    for number, item in enumerate(file.content['images']):
+    images = file.content['images']
+    rows = [item for item in images if isinstance(item, dict)]
+    is_federated = any(item.get(key) for item in rows for key in FEDERATED)
+    for number, item in enumerate(images):
         with errors_at(f'{file.path.name}, image number {number}'):
             if not isinstance(item, dict):
                 raise ValueError(
@@ -168,8 +179,10 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
             name = name_of(item)
             if not name:
                 raise ValueError("'file_name' is missing")
-            is_whole = not any(map(item.get, FEDERATED))
-            entry = Entry(name, size_in(item, 'height', 'width'), is_whole, [])
+            unfinished, absent = (ids_in(item, key) for key in FEDERATED)
+            is_whole = not is_federated or FEDERATED[1] not in item
+            size = size_in(item, 'height', 'width')
+            entry = Entry(name, size, [], None if is_whole else absent, unfinished)
             other = entries.setdefault(key, entry).name
             if other != name:
                 raise ValueError(f'id {key} is of {other} and of {name}')

@@ -50,6 +50,8 @@ class Labelled:
     size: tuple[int, int] | None = None
     # (kind, place, class or '') of each object that is left out, see ``Report``.
     lost: list[tuple[str, str, str]] = field(default_factory=list)
+    # Classes that are no background here where they have no object; None for all.
+    labelled: frozenset[str] | None = None
 
     def leave_out(self, kind: str, where: str, label: str = '') -> None:
         """Leave out an object; an image that loses all of its objects is left out, too."""

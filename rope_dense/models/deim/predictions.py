@@ -31,8 +31,8 @@ class Targets(NamedTuple):
         counts: how many belong to each image.
         masks: [T, H, W], 0 or 1, relative to the padded batch as the boxes; None without any.
         images: their files, for messages.
-        ignored: [I, 5], ignored objects: index of the image, and left, top, right, bottom of the
-            upright box around it, relative as the boxes; None for none.
+        ignored: [I, 6], ignored objects: index of the image, class, and left, top, right, bottom of
+            the upright box around it, relative as the boxes; None for none.
     """
 
     labels: Tensor
@@ -42,17 +42,20 @@ class Targets(NamedTuple):
     images: Sequence[str] = ()
     ignored: Tensor | None = None
 
-    def are_ignored(self, boxes: Tensor) -> Tensor:
-        """[B Q], true for predicted boxes [B, Q, 4 or 7] whose centre is in an ignored object."""
-        hits = torch.zeros(boxes.shape[:2], device=boxes.device)
-        if self.ignored is None:
-            return hits.flatten() > 0
-        image = self.ignored[:, 0].long()
-        near = self.ignored[:, 1:3]
-        far = self.ignored[:, 3:]
-        centres = boxes[image, :, :2]  # [I, Q, 2]
-        inside = (centres >= near[:, None]) & (centres <= far[:, None])
-        return hits.index_add(0, image, inside.all(-1).float()).flatten() > 0
+    def are_ignored(self, boxes: Tensor, num_classes: int) -> Tensor:
+        """[B Q, K], true where the centre of a box [B, Q, 4 or 7] is in an ignored object of K."""
+        number, queries = boxes.shape[:2]
+        hits = torch.zeros(number * num_classes, queries, device=boxes.device)
+        if self.ignored is not None:
+            image, label = self.ignored[:, :2].long().unbind(1)
+            near = self.ignored[:, 2:4]
+            far = self.ignored[:, 4:]
+            centres = boxes[image, :, :2]  # [I, Q, 2]
+            inside = (centres >= near[:, None]) & (centres <= far[:, None])
+            place = image * num_classes + label
+            hits = hits.index_add(0, place, inside.all(-1).float())
+        hits = hits.view(number, num_classes, queries)
+        return hits.transpose(1, 2).flatten(0, 1) > 0
 
     @property
     def per_image(self) -> list[tuple[Tensor, Tensor]]:
@@ -135,10 +138,12 @@ def gather_ignored(samples: SampleList, size: ImageSize) -> Tensor | None:
     for index, sample in enumerate(samples):
         if 'ignored_instances' in sample and len(sample.ignored_instances):
             boxes = get_box_tensor(sample.ignored_instances.bboxes).float()
-            found.append(torch.cat([torch.full_like(boxes[:, :1], index), boxes], 1))
+            labels = sample.ignored_instances.labels[:, None].to(boxes)
+            image = torch.full_like(labels, index)
+            found.append(torch.cat([image, labels, boxes], 1))
     if not found:
         return None
-    images, boxes = torch.cat(found).tensor_split([1], 1)
+    places, boxes = torch.cat(found).tensor_split([2], 1)
     if boxes.shape[1] == 5:  # x, y, w, h, angle
         sides = boxes[:, 2:4]
         angle = boxes[:, 4:]
@@ -147,7 +152,7 @@ def gather_ignored(samples: SampleList, size: ImageSize) -> Tensor | None:
         half = (sides * cos + sides.flip(1) * sin) / 2
         boxes = torch.cat([boxes[:, :2] - half, boxes[:, :2] + half], 1)
     height, width = size
-    return torch.cat([images, boxes / tensor_like([width, height] * 2, boxes)], 1)
+    return torch.cat([places, boxes / tensor_like([width, height] * 2, boxes)], 1)
 
 
 def tensor_like(numbers: Sequence[float], like: Tensor) -> Tensor:

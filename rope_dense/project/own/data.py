@@ -46,6 +46,7 @@ class OwnData:
     state: str = ''  # a digest of the content of the labels
     # The largest number of objects in an image; 0 if it is not known.
     most_objects: int = 0
+    is_partial: bool = False  # not all images are labelled for all classes
 
     def apply(self, cfg: dict) -> None:
         """Set files and classes of the data sets of a config, in place."""
@@ -117,6 +118,7 @@ def find_objects(
         own.classes,
         oriented=oriented,
         outlines=outlines,
+        labelled=own.labelled_parts,
         survey=partial(survey_images, own, inventory.header),
         settings=(
             *(own.format, own.train, own.val, inventory.asked),
@@ -153,6 +155,7 @@ def find_objects(
         survey=found.survey,
         state=found.state,
         most_objects=max(part.most_objects for part in found.splits.values()),
+        is_partial=any(part.num_partial for part in found.splits.values()),
     )
 
 

@@ -145,6 +145,9 @@ def fit_objects(cfg: dict, own: OwnObjects, data: OwnData) -> None:
             part.update(type='IgnoringAssigner', ignore_iof_thr=IGNORED_SHARE)
     if 'bbox_head' in model:  # of DINO and DEIM
         model['bbox_head']['skip_ignored'] = True
+    elif data.is_partial:  # Mask R-CNN
+        model['type'] = 'PartialMaskRCNN'
+        model['roi_head']['bbox_head']['type'] = 'PartialBBoxHead'
 
 
 def realtime_config(
@@ -285,6 +288,10 @@ def oriented_config(own: OwnOriented, data: OwnData) -> dict:
     del head['loss_weights'], head['matching']['giou_cost']
     model['data_preprocessor'].update(boxtype2tensor=False, batch_augments=None)
     set_data(cfg, own.size)
+    if data.is_partial:
+        cfg['custom_imports']['imports'].append('rope_dense.models.partial_dota')
+        for name in ('val_evaluator', 'test_evaluator'):
+            cfg[name]['type'] = 'PartialDOTAMetric'
     fit_objects(cfg, own, data)
     fit_model(cfg, own, data)
     head['num_queries'] = min(head['num_queries'], (own.size // 8) ** 2)

@@ -22,7 +22,8 @@ LEAST = dict(epochs=1, batch_size=1, val_epochs=1, patience=1, gpus=1, lora=0)
 LEAST |= dict(size=32, teacher_size=32, max_value=255, tile=32, overlap=0)
 DEEP_TILES = 'tiles of 16 bits are read by own.channels, such as own.channels=[1, 2, 3]'
 ABOVE = dict(lr=0, save_minutes=0, unit=0, max_depth=LEAST_DEPTH)
-ABOVE |= dict(least_share=0, empty_tiles=0)
+ABOVE |= dict(least_share=0, empty_tiles=0, max_growth=1)
+SLIDING = 'sliding'  # the teacher that is the backbone itself, on sliding windows
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ class OwnObjects(Own):
     format: str | None = None
     # Train although more than a tenth of the objects cannot be used.
     partial: bool = False
+    # The classes that some images are labelled for, see ``labelled_parts``; None: all for all.
+    labelled: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,6 +154,11 @@ class OwnObjects(Own):
                 raise ValueError(
                     f'own.{name}={given!r}: give the annotation file, below data_root'
                 )
+        self.labelled_parts  # noqa: B018  ValueError
+
+    @property
+    def labelled_parts(self) -> dict[str, frozenset[str]]:
+        return labelled_parts(self.labelled or ())
 
 
 @dataclass(frozen=True)
@@ -236,16 +244,20 @@ class OwnAdapt(Own):
 
     size: int = 224  # pixels: side of the square crops
     batch_size: int | None = 32
-    lora: int | None = None  # rank of adapters; None for 8, or 0 if there is a teacher
+    # Rank of adapters; None for 8, or 0 if there is another teacher than ``SLIDING``.
+    lora: int | None = None
     # Without adapters: train the last ones only; None for all.
     blocks: int | None = None
-    teacher: str | None = None  # as `backbone`: distil its features
+    teacher: str | None = None  # as `backbone`, or ``SLIDING``: distil its features
     teacher_weights: str = 'default'
-    # Pixels: side of the crops for the teacher; None for `size`.
+    # Pixels: side of the crops for the teacher; None for `size`. Of the windows of ``SLIDING``;
+    # None for the backbone's crops of pre-training.
     teacher_size: int | None = None
+    # The largest side of the images of ``SLIDING`` over `size`, the smallest; None for 3.
+    max_growth: float | None = None
 
     def __post_init__(self) -> None:
-        has_teacher = self.teacher is not None
+        has_teacher = self.teacher not in (None, SLIDING)
         is_part = self.blocks is not None
         trains_all = has_teacher or is_part or self.weights is None
         if self.lora is None:
@@ -265,7 +277,15 @@ class OwnAdapt(Own):
         if self.blocks is not None:
             checked_integer('own.blocks', self.blocks, 1, self.vit.depth)
         is_default = self.teacher_weights == 'default'
-        if self.teacher is None:
+        if self.teacher == SLIDING:
+            if not is_default or self.weights is None:
+                raise ValueError(
+                    'own.teacher=sliding: the teacher is the backbone with own.weights, which '
+                    'cannot be None; leave own.teacher_weights out'
+                )
+        elif self.max_growth is not None:
+            raise ValueError('own.max_growth: give own.teacher=sliding, too')
+        elif self.teacher is None:
             if not is_default or self.teacher_size:
                 raise ValueError(
                     'own.teacher_weights, own.teacher_size: give own.teacher, too'
@@ -298,6 +318,25 @@ def task_settings(kind: type[Settings], given: Given) -> Settings:
             f'own.gpus={own.gpus}: {started} processes were started together; leave it out'
         )
     return replace(own, gpus=own.gpus or started or 1)
+
+
+def labelled_parts(given: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Classes by a part of the path of images, of ['PART=CLASS', 'CLASS', 'PART=CLASS,CLASS' ...].
+
+    A part is one or more folders, or a file: 'north' or 'north/2024'.
+    """
+    found: dict[str, frozenset[str]] = {}
+    part = ''
+    for word in ','.join(given).split(','):
+        before, equals, name = word.strip().rpartition('=')
+        part = before.strip().strip('/') if equals else part
+        if word and not (part and name.strip()):
+            raise ValueError(
+                f'own.labelled={[*given]}: give PART=CLASS,CLASS for each part of the paths'
+            )
+        if word:
+            found[part] = found.get(part, frozenset()) | {name.strip()}
+    return found
 
 
 def started_processes() -> int | None:

@@ -293,35 +293,41 @@ def test_ignored_objects_are_no_background() -> None:
     )
     logits = torch.zeros(2, 3, 4, requires_grad=True)
     one = Prediction(logits, torch.stack([predicted, predicted]))
-    ignored = InstanceData(bboxes=torch.tensor([[60.0, 30.0, 90.0, 50.0]]))
+    ignored = InstanceData(
+        bboxes=torch.tensor([[60.0, 30.0, 90.0, 50.0]]), labels=torch.tensor([3])
+    )
     found = [DetDataSample(), DetDataSample()]
     for sample in found:
         sample.gt_instances = InstanceData(
             bboxes=torch.tensor([[65.0, 30.0, 75.0, 40.0]]), labels=torch.tensor([1])
         )
-        sample.ignored_instances = InstanceData(bboxes=torch.zeros(0, 4))
+        sample.ignored_instances = ignored[:0]
     found[1].ignored_instances = ignored
     targets = gather_targets(found, (60, 100))
     targets = targets._replace(ignored=gather_ignored(found, (60, 100)))
     pairs = Pairs(torch.tensor([2, 5]), torch.tensor([0, 1]), [1, 1])
-    assert targets.are_ignored(one.boxes).tolist() == [False] * 4 + [True, True]
+    of_class = targets.are_ignored(one.boxes, 4)
+    assert of_class[:, 3].tolist() == [False] * 4 + [True, True]
+    assert not of_class[:, :3].any()
     criterion.class_loss(one, targets, pairs).backward()
-    silent = (logits.grad == 0).all(-1)
-    assert silent.tolist() == [[False, False, False], [False, True, False]]
-    assert (logits.grad[1, 2] != 0).sum() == 1  # of its class
+    silent = logits.grad[..., 3] == 0
+    assert silent.tolist() == [[False, False, False], [False, True, True]]
+    assert (logits.grad[..., :3] != 0).all()  # other classes are not ignored
     for sample in found:
         del sample.ignored_instances
     assert gather_ignored(found, (60, 100)) is None
-    assert not targets._replace(ignored=None).are_ignored(one.boxes).any()
+    assert not targets._replace(ignored=None).are_ignored(one.boxes, 4).any()
 
 
 def test_ignored_rotated_objects() -> None:
     box = torch.tensor([[50, 30, 40, 0, torch.pi / 4]])
-    sample = DetDataSample(ignored_instances=InstanceData(bboxes=box))
+    ignored = InstanceData(bboxes=box, labels=torch.tensor([2]))
+    sample = DetDataSample(ignored_instances=ignored)
     around = gather_ignored([DetDataSample(), sample], (60, 100))
     half = 20 * 0.5**0.5
     expected = [
         1,
+        2,
         (50 - half) / 100,
         (30 - half) / 60,
         (50 + half) / 100,

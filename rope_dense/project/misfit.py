@@ -6,8 +6,8 @@ import traceback
 import torch
 from torch import nn
 
-from ...backbones.base import Backbone
-from ...utils.errors import message_of
+from ..backbones.base import Backbone
+from ..utils.errors import message_of
 
 OF_SHAPES = re.compile('channels|shape|size|index')  # in messages of PyTorch
 
