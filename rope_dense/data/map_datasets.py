@@ -7,8 +7,9 @@ evaluated. H x W pixels.
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from mmcv.transforms import BaseTransform
 from mmengine.registry import DATASETS, METRICS, TRANSFORMS
 from torch import Tensor
 
+from .classes import IGNORED
 from .depth_maps import known_depths, read_depth
 from .images.copies import read_map
+from .labels.files import part_of
 from .labels.maps import DEPTH, MASKS
 from .map_files import check_map_size, load_pairs
 from .mask_labels import label_map, read_mask_labels
@@ -41,6 +44,8 @@ class ImageMaskDataset(BaseSegDataset):
             those in `void`.
         void: numbers in the masks that are neither trained nor evaluated. 255 is one, unless it is
             the value of a class.
+        labelled: the classes that images are labelled for, by a part of their paths below
+            ``data_root``; pixels of other classes get the label 255 there.
         **settings: of ``BaseSegDataset``, without its suffixes.
     """
 
@@ -48,8 +53,10 @@ class ImageMaskDataset(BaseSegDataset):
         self,
         values: Sequence[int] | None = None,
         void: Sequence[int] = (),
+        labelled: Mapping[str, Sequence[str]] = MappingProxyType({}),
         **settings: Any,
     ) -> None:
+        self.labelled = labelled
         self.values = values
         self.void = tuple(void)
         super().__init__(**settings)
@@ -57,17 +64,20 @@ class ImageMaskDataset(BaseSegDataset):
     def load_data_list(self) -> list[dict]:
         images = self.data_prefix['img_path']
         masks = self.data_prefix['seg_map_path']
-        labels = label_map(self.metainfo['classes'], self.values, self.void)
-        common = dict(label_map=labels, reduce_zero_label=False)
-        return [
-            dict(
-                img_path=str(image),
-                seg_map_path=str(mask),
-                seg_fields=[],
-                **common,
-            )
-            for image, mask in load_pairs(self.ann_file, images, masks, MASKS)
-        ]
+        classes = self.metainfo['classes']
+        maps = {None: label_map(classes, self.values, self.void)}
+        for part, names in self.labelled.items():
+            maps[part] = {}
+            for number, label in maps[None].items():
+                is_known = label < len(classes) and classes[label] in names
+                maps[part][number] = label if is_known else IGNORED
+        root = Path(self.data_root or '')
+        found = []
+        for image, mask in load_pairs(self.ann_file, images, masks, MASKS):
+            labels = maps[part_of(Path(image), root, self.labelled)]
+            about = dict(label_map=labels, reduce_zero_label=False, seg_fields=[])
+            found.append(dict(img_path=str(image), seg_map_path=str(mask), **about))
+        return found
 
 
 @TRANSFORMS.register_module()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from rope_dense.models.partial_labels import PartialBBoxHead, take_unlabelled
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
+from rope_dense.utils.errors import UsageError
 
 SIZE = 96
 BOXES = {'north': (0, (10, 20, 60, 40)), 'south': (1, (30, 20, 90, 70))}  # class, box
@@ -205,3 +207,29 @@ def test_predictions_count_where_their_class_is_labelled(task: str, data: Path) 
 def test_mistakes(data: Path, labelled: list[str], says: str) -> None:
     with pytest.raises(Exception, match=says):
         own_config(data, 'realtime', labelled=labelled)
+
+
+def test_pixels_of_other_classes_are_ignored(tmp_path: Path) -> None:
+    """Of a set that labels cows alone, the background may be dogs."""
+    for split, part in product(('train', 'val'), BOXES):
+        for kind, pixels in (('images', np.zeros((32, 32, 3))), ('masks', np.eye(32))):
+            folder = tmp_path / kind / split / part
+            folder.mkdir(parents=True)
+            picture = Image.fromarray(
+                (pixels * (1 + (part == 'south'))).astype(np.uint8)
+            )
+            picture.save(folder / f'{split}_{part}.png')
+    (tmp_path / 'classes.txt').write_text('background\ncow\ndog\n')
+    own = dict(data_root=tmp_path, backbone='tiny', weights=None, size=32)
+    with pytest.raises(
+        UsageError, match=r'own.labelled: sheep: no class; there are back'
+    ):
+        load_config('semantic', own=own | dict(labelled=['north=sheep']))
+    cfg = load_config('semantic', own=own | dict(labelled=['north=cow']))
+    for loader in (cfg.train_dataloader, cfg.val_dataloader):
+        loader.dataset.pipeline = [dict(type='LoadClassMask')]
+        with DefaultScope.overwrite_default_scope('mmseg'):
+            dataset = DATASETS.build(loader.dataset)
+        for item in dataset:
+            seen = np.unique(item['gt_seg_map']).tolist()
+            assert seen == ([1, 255] if 'north' in item['img_path'] else [0, 2])

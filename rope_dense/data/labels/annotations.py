@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..rotated import rectangle_corners, smallest_rectangle
-from .files import class_name, errors_at
+from .files import class_name, errors_at, part_of
 from .geometry import (
     apply_exif_rotation,
     bounding_box,
@@ -60,16 +60,8 @@ class Rules:
 
     def labelled_in(self, item: Labelled, root: Path) -> frozenset[str] | None:
         """The classes that an image is labelled for; None for all."""
-        file = item.file
-        if file.is_relative_to(root):
-            file = file.relative_to(root)
-        path = f'/{file.as_posix()}/'
-        found = [part for part in self.labelled if f'/{part}/' in path]
-        if len(found) > 1:
-            raise ValueError(
-                f'{item.file}: own.labelled has it by {" and by ".join(found)}'
-            )
-        return self.labelled[found[0]] if found else item.labelled
+        part = part_of(item.file, root, self.labelled)
+        return item.labelled if part is None else self.labelled[part]
 
     def count(self, item: Labelled) -> int:
         """Number of an image's objects that are, or may be, of this data set."""

@@ -192,7 +192,9 @@ def write_splits(
         )
     note_whole(total, first, chosen, oriented)
     note_classes(total, files, numbers)
-    note_labelled(total, files, chosen, labelled)
+    note_labelled(total, files, chosen)
+    if not first.inventory.asked:  # of the training's own folder
+        check_labelled(files, chosen, labelled)
     for name in sorted(unchosen) if first.inventory.asked else ():
         total.note('class that the run does not have (not evaluated)', name)
     return dict(splits=splits, text=report_text(folder, splits, total))
@@ -248,12 +250,25 @@ def note_labelled(
     report: Report,
     files: Mapping[str, SplitFile],
     classes: Sequence[str],
+) -> None:
+    """Note in how many images each class is labelled, where it is not in all."""
+    for split, file in files.items():
+        total = len(file.names)
+        for name in classes:
+            count = 0
+            for region in file.regions:
+                count += name not in region.labelled
+            if count:
+                kind = f'class that not all {WORDS[split]} images label (not learned in the others)'
+                report.note(kind, f'{name} ({total - count} of {total})')
+
+
+def check_labelled(
+    files: Mapping[str, SplitFile],
+    classes: Sequence[str],
     labelled: Mapping[str, frozenset[str]],
 ) -> None:
-    """Note in how many images each class is labelled, where it is not in all.
-
-    ValueError for parts of ``labelled`` that no image has, or names that are no class.
-    """
+    """Raise ValueError for parts of ``labelled`` without an image, or names that are no class."""
     known = {region.labelled for file in files.values() for region in file.regions}
     for part, names in labelled.items():
         unknown = sorted(names.difference(classes))
@@ -266,15 +281,6 @@ def note_labelled(
             raise ValueError(
                 f'own.labelled: no image has the folder or file {part} in its path'
             )
-    for split, file in files.items():
-        total = len(file.names)
-        for name in classes:
-            count = 0
-            for region in file.regions:
-                count += name not in region.labelled
-            if count:
-                kind = f'class that not all {WORDS[split]} images label (not learned in the others)'
-                report.note(kind, f'{name} ({total - count} of {total})')
 
 
 class Region(NamedTuple):

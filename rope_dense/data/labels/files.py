@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
@@ -253,6 +253,19 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
     if not numbers:
         raise ValueError(f'{place}: no class in it')
     return tuple(numbers)
+
+
+def part_of(file: Path, root: Path, parts: Collection[str]) -> str | None:
+    """The one of ``parts``, of folders or files, that a path below ``root`` has; None for none.
+
+    ValueError for two.
+    """
+    below = file.relative_to(root) if file.is_relative_to(root) else file
+    path = f'/{below.as_posix()}/'
+    found = [part for part in parts if f'/{part}/' in path]
+    if len(found) > 1:
+        raise ValueError(f'{file}: own.labelled has it by {" and by ".join(found)}')
+    return found[0] if found else None
 
 
 @lru_cache(4096)

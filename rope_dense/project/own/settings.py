@@ -99,6 +99,7 @@ class Own:
                 f'own.weights: name the weights of {self.backbone} ({DOCS}/checkpoints.md), or '
                 f'None for random values; only {", ".join(WORDS)} have weights of their own'
             )
+        self.labelled_parts  # noqa: B018  ValueError
         check_choice('own.augment', self.augment, (None, *AUGMENTS))
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
         check_channels(self)
@@ -114,6 +115,11 @@ class Own:
         """A name for each of ``channels``, or its number from 1; none of pictures."""
         given = self.channels or ()
         return [*map(str, range(1, given + 1) if isinstance(given, int) else given)]
+
+    @property
+    def labelled_parts(self) -> dict[str, frozenset[str]]:
+        """``labelled`` of objects and semantic."""
+        return labelled_parts(getattr(self, 'labelled', None) or ())
 
     @property
     def vit(self) -> OwnBackbone:
@@ -154,12 +160,6 @@ class OwnObjects(Own):
                 raise ValueError(
                     f'own.{name}={given!r}: give the annotation file, below data_root'
                 )
-        self.labelled_parts  # noqa: B018  ValueError
-
-    @property
-    def labelled_parts(self) -> dict[str, frozenset[str]]:
-        return labelled_parts(self.labelled or ())
-
 
 @dataclass(frozen=True)
 class OwnRealtime(OwnObjects):
@@ -217,6 +217,8 @@ class OwnSemantic(OwnMaps):
     void: Sequence[int | str] = ()
     # Number in the masks of each class; None for 0, 1, 2 ...
     values: Sequence[int] | None = None
+    # As of objects; the pixels of other classes, such as the background, are ignored.
+    labelled: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

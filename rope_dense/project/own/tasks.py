@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ...data.classes import (
@@ -129,10 +130,16 @@ def find_semantic(own: OwnSemantic, inventory: Inventory) -> OwnData:
 
 def trained_classes(
     own: OwnSemantic,
-) -> tuple[tuple[str, ...], list[Colour], dict[str, list[int] | None]]:
-    """Names and colours of the trained classes, and ``void`` and ``values`` of their masks."""
+) -> tuple[tuple[str, ...], list[Colour], dict[str, Any]]:
+    """Names and colours of the trained classes, and settings of their masks."""
     names, colours, values = read_named_classes(own)
     listed = ', '.join(names)
+    labelled = {part: sorted(given) for part, given in own.labelled_parts.items()}
+    unknown = sorted({*chain(*labelled.values())} - {*names})
+    if unknown:
+        raise ValueError(
+            f'own.labelled: {", ".join(unknown)}: no class; there are {listed}'
+        )
     if values is not None and len(values) != len(names):
         raise ValueError(
             f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
@@ -154,7 +161,10 @@ def trained_classes(
     if not kept:
         raise ValueError(f'own.void={[*own.void]}: no class is left of {listed}')
     own_values = None if values is None else kept
-    return tuple(trained), palette, dict(void=void, values=own_values)
+    settings = dict[str, Any](void=void, values=own_values)
+    if labelled:
+        settings['labelled'] = labelled
+    return tuple(trained), palette, settings
 
 
 def read_named_classes(
