@@ -14,8 +14,9 @@ import torch
 
 from ..utils.errors import UsageError
 from ..utils.results import Results
-from .compare import TOO_MUCH, input_shapes, largest_difference, runners
+from .compare import input_shapes, largest_difference, runners
 from .file_model import metadata_of
+from .graphs import TOO_MUCH
 
 TOO_MUCH_IN_HALF = 0.1  # of the largest value
 

@@ -20,7 +20,6 @@ from .exporter import graph_for
 from .graphs import THRESHOLD, Graph
 
 Runner = Callable[[Tensor], list[Tensor]]
-TOO_MUCH = 1e-2  # in float32, of the largest value
 NO_THRESHOLD = np.zeros((1, 1), np.float32)
 
 
@@ -66,7 +65,8 @@ def compare_file(
             except Exception as error:  # of any kind, as programs have
                 yield f'{name} cannot run the file: {str(error).strip().splitlines()[-1]}'
                 found[name] = torch.inf
-            if metadata['backbone_dtype'] == 'fp32' and not found[name] <= TOO_MUCH:
+            is_exact = metadata['backbone_dtype'] == 'fp32'
+            if is_exact and not found[name] <= graph.tolerance:
                 wrong.add(name)
         kind = 'image' if number >= len(images) - len(pictures) else 'noise'
         size = ' x '.join(map(str, image.shape))
@@ -124,19 +124,30 @@ def largest_difference(
 
 
 def detected_difference(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """The same of scores [B, M], and of boxes and labels whose score no other detection has nearly.
+    """The largest difference of a detection from what is nearest to it in the other output.
 
-    The others may have changed places.
+    That is a detection with its label, scores and boxes relative to the largest, or none, which
+    has the score 0. So detections may change places, or be lost where they have hardly a score.
     """
     scores, boxes, labels, *_ = actual
     wanted, wanted_boxes, wanted_labels, *_ = expected
-    difference = relative_difference(scores, wanted)
-    apart = wanted.diff(dim=1).abs() > max(1e-4, 4 * difference)
-    first = torch.ones_like(wanted[:, :1], dtype=torch.bool)
-    alone = torch.cat([first, apart], 1) & torch.cat([apart, ~first], 1)
-    if difference == torch.inf or not torch.equal(labels[alone], wanted_labels[alone]):
+    is_finite = scores.isfinite().all() and boxes.isfinite().all()
+    if len(scores) != len(wanted) or not is_finite:
         return torch.inf
-    return max(difference, relative_difference(boxes[alone], wanted_boxes[alone]))
+    scores = scores[:, :, None] / largest(wanted)  # [B, M, 1]
+    wanted = wanted[:, None] / largest(wanted)  # [B, 1, N]
+    moved = (boxes[:, :, None] - wanted_boxes[:, None]).abs().amax(-1)  # [B, M, N]
+    distance = (scores - wanted).abs().maximum(moved / largest(wanted_boxes))
+    other = labels[:, :, None] != wanted_labels[:, None]
+    distance = distance.masked_fill(other, torch.inf)
+    found = torch.cat([distance, scores], 2).amin(2)
+    missing = torch.cat([distance, wanted], 1).amin(1)
+    return float(F.pad(torch.cat([found, missing], 1), (0, 1)).max())
+
+
+def largest(x: Tensor) -> float:
+    """The largest number, of zeros and of none 1."""
+    return float(x.abs().max()) or 1.0 if x.numel() else 1.0
 
 
 def relative_difference(actual: Tensor, expected: Tensor) -> float:
@@ -145,8 +156,7 @@ def relative_difference(actual: Tensor, expected: Tensor) -> float:
         return torch.inf
     if not expected.numel():
         return 0.0
-    largest = float(expected.abs().max())
-    return float((actual - expected).abs().max()) / (largest or 1.0)
+    return float((actual - expected).abs().max()) / largest(expected)
 
 
 def runners(path: Path, all_detections: bool = False) -> dict[str, Runner]:

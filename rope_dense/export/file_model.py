@@ -23,7 +23,7 @@ from .exporter import METADATA, graph_for
 from .graphs import Graph
 
 COMPARED = 10  # images, which the model predicts, too
-TASKS = 'detection', 'segmentation', 'depth'
+TASKS = 'detection', 'segmentation', 'depth', 'masks', 'several'
 PROGRAMS = dict(onnxruntime='ONNX Runtime', openvino='OpenVINO')
 
 
@@ -41,8 +41,10 @@ class FileModel:
     def __init__(self, path: Path, runtime: str | None = None) -> None:
         self.path = path
         self.metadata = metadata_of(path)
-        if self.metadata['task'] not in TASKS or 'corners' in self.metadata['outputs']:
-            raise UsageError(f'{path}: files of boxes, labels or depth can be tested')
+        if self.metadata['task'] not in TASKS:
+            raise UsageError(f'{path}: files of objects, labels or depth can be tested')
+        self.outputs = self.metadata['outputs']
+        self.prefix = ''  # of the outputs of a task, in a file of several
         programs = runners(path)
         if runtime is not None:
             wanted = PROGRAMS[runtime]
@@ -70,13 +72,28 @@ class FileModel:
         """Let a model predict what the file does; UsageError if the classes are others."""
         self.model = getattr(model, 'module', model)
         meta = getattr(self.model, 'dataset_meta', None) or {}
+        known = list(meta.get('classes') or ())
+        if self.metadata['task'] == 'several':
+            self.choose_task(known)
         classes = self.metadata['classes']
-        known = meta.get('classes')
-        if classes and known and list(known) != classes:
+        if classes and known and known != classes:
             raise UsageError(
                 f'{self.path} has the classes {classes}, the model {known}'
             )
         model.test_step = self.step
+
+    def choose_task(self, classes: list[str]) -> None:
+        """Take the outputs of the task with these classes."""
+        tasks = self.metadata['tasks']
+        same = [name for name in tasks if (tasks[name]['classes'] or []) == classes]
+        if len(same) != 1:
+            names = ', '.join(tasks)
+            raise UsageError(
+                f'{self.path}: {len(same)} of its tasks ({names}) have the classes {classes} of '
+                'the model: export the one of the model in a file of its own'
+            )
+        self.prefix = f'{same[0]}_'
+        self.metadata |= tasks[same[0]]
 
     def step(self, data: dict) -> list:
         """Samples with the predictions of images, as the model's ``test_step``."""
@@ -103,23 +120,33 @@ class FileModel:
         if self.number:  # the program was loaded
             self.seconds += time.perf_counter() - started
         self.number += 1
+        named = dict(zip(self.outputs, outputs, strict=True))
+        found = {}
+        for name in self.metadata['outputs']:
+            found[name.removeprefix(self.prefix)] = named[name]
         if self.number <= COMPARED:
             if self.graph is None:  # the model has its weights
                 self.graph = graph_for(self.model, self.metadata)
             with torch.no_grad():
                 expected = self.graph(image)
-            worst = largest_difference(self.graph, outputs, expected)
+            worst = largest_difference(self.graph, list(found.values()), expected)
             self.difference = max(self.difference, worst)
-        pairs = zip(self.metadata['outputs'], outputs, strict=True)
-        return {name: out[0] for name, out in pairs}
+        return {name: out[0] for name, out in found.items()}
 
     def sample(
         self, found: dict[str, Tensor], sample: Any, size: Sequence[int]
     ) -> list:
         """The sample of an image of H x W pixels with what was found."""
+        if self.metadata['task'] == 'masks':
+            logits = found['masks'].logit(1e-6)
+            given = found['classes'].log()[None], logits[None], [sample]
+            results = self.model.panoptic_fusion_head.predict(*given, rescale=True)
+            return self.model.add_pred_to_datasample([sample], results)
         if self.metadata['task'] == 'detection':
             divisor = self.metadata.get('padded_to')
             instances = instances_of(found, sample, size, divisor)
+            if 'corners' in found:
+                instances.bboxes.regularize_boxes(self.metadata['angle_version'])
             return self.model.add_pred_to_datasample([sample], [instances])
         name = 'depth' if self.metadata['task'] == 'depth' else 'logits'
         maps = found[name][None, :, : size[0], : size[1]]
@@ -144,7 +171,14 @@ def instances_of(
     """
     kept = found['scores'] > 0
     across, down = sample.metainfo.get('scale_factor', (1.0, 1.0))[:2]
-    boxes = found['boxes'][kept] / torch.tensor([across, down] * 2)
+    boxes = found['boxes'][kept]
+    if 'corners' in found:
+        from mmrotate.structures.bbox import RotatedBoxes
+
+        boxes = RotatedBoxes(boxes)
+        boxes.rescale_((1 / across, 1 / down))
+    else:
+        boxes = boxes / torch.tensor([across, down] * 2)
     scores = found['scores'][kept]
     instances = InstanceData(bboxes=boxes, scores=scores, labels=found['labels'][kept])
     if 'masks' in found:

@@ -26,6 +26,7 @@ from .client import Frame, Resize, sizes_like
 from .parts import replace_parts
 
 Outputs = tuple[Tensor, ...]  # of a graph, as it names them
+TOO_MUCH = 1e-2
 THRESHOLD = (
     'threshold'  # name of the score in a file below which detections are left out
 )
@@ -50,6 +51,7 @@ class Graph(nn.Module, ABC):
         is_special: whether smaller images are special cases, and refused.
         tokens: of the smallest side; 2 where a neck halves the map.
         formats: of the files that it can be written to.
+        tolerance: of a file in float32, relative to the largest value.
         resize: of images that have any size; None if they come at the size of the model.
         top: detections of an image at most, without a limit None.
         threshold: score [1, 1], detections below it are left out; None without one.
@@ -69,6 +71,7 @@ class Graph(nn.Module, ABC):
     )
     num_classes: int | None = None
     formats: tuple[str, ...] = ('onnx', 'pt2')
+    tolerance: float = TOO_MUCH
     resize: Resize | None = None
     top: int | None = None
     threshold: Tensor | None

@@ -6,6 +6,7 @@ Letters: B images, H x W pixels, K classes.
 from __future__ import annotations
 
 import torch
+from mmseg.models.decode_heads import Mask2FormerHead
 from mmseg.models.segmentors import DepthEstimator, EncoderDecoder
 from torch import Tensor
 
@@ -37,6 +38,9 @@ class SegmentorGraph(Graph):
         self.check(model)
         super().__init__(model, dtype)
         self.num_classes = model.num_classes if self.task == 'segmentation' else None
+        if isinstance(model.decode_head, Mask2FormerHead):
+            # Queries attend to logits above 0: one that is 0 but for rounding changes a query.
+            self.tolerance = 0.1
         if self.model.with_auxiliary_head:
             del self.model.auxiliary_head  # for training only
         self.cast_backbone()

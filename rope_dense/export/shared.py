@@ -71,6 +71,7 @@ class SharedGraph(Graph):
                 outputs=self.names_of(name),
                 num_classes=graph.num_classes,
                 classes=self.metas[name].get('classes'),
+                **graph.details(),
             )
         return dict(tasks=tasks)
 

@@ -12,8 +12,13 @@ from mmdet.structures import DetDataSample
 from mmengine.config import Config
 from test_check_file import detector
 from test_export_compare import Rows
-from torch import Tensor
+from torch import Tensor, nn
 
+from helpers import eomt
+from helpers.exported import pixels, strong
+from helpers.exported_models import deim, oriented
+from rope_dense.export import file_model
+from rope_dense.export.exporter import file_metadata, graph_for
 from rope_dense.export.file_model import FileModel, instances_of, metadata_of
 from rope_dense.utils.errors import UsageError
 
@@ -75,8 +80,8 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     exported = FileModel(with_metadata(path, size=[16, 16], smallest_size=[16, 16]))
     with pytest.raises(UsageError, match=r'takes images of 16 x 16, .* has 24 x 33'):
         exported.predict(torch.rand(3, 24, 33))
-    with pytest.raises(UsageError, match='boxes, labels or depth can be tested'):
-        FileModel(with_metadata(path, task='masks'))
+    with pytest.raises(UsageError, match='objects, labels or depth can be tested'):
+        FileModel(with_metadata(path, task='backbone'))
     model = onnx.load(path)
     del model.metadata_props[:]
     onnx.save(model, path)
@@ -116,3 +121,71 @@ def test_masks_are_on_the_pixels_of_the_picture(kept: int) -> None:
         found = instances_of(outputs(masks), sample(), (24, 33), divisor).masks
         assert found.shape == (kept, 48, 33) and found.dtype == torch.bool
         assert found[:, :23].all() and not found[:, 25:].any()
+
+
+def file_of(
+    model: nn.Module, path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any
+) -> FileModel:
+    """A file in a program that computes what the graph does."""
+    options = dict(rgb=False, top=None, score=None, resized=None)
+    graph = graph_for(model, options)
+    about = file_metadata(graph, 'dynamic', 'dynamic', None) | options | changes
+    path.with_suffix('.json').write_text(json.dumps(about))
+    before = [torch.zeros(1)] * (len(about['outputs']) - len(graph.outputs))
+    programs = {'a program': lambda image: [*before, *graph(image)]}
+    monkeypatch.setattr(file_model, 'runners', lambda _: programs)
+    return FileModel(path)
+
+
+def panoptic() -> nn.Module:
+    return strong(eomt.build_model('panoptic', 'pmt'))
+
+
+@pytest.mark.parametrize('make', [deim, oriented, panoptic])
+@torch.no_grad()
+def test_samples_are_those_of_the_model(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Boxes, rotated boxes and segments in pixels of the picture."""
+    model: Any = make()
+    picture, about = pixels(3, 64, 96), dict(ori_shape=(128, 96), img_shape=(64, 96))
+    data = dict(inputs=[picture], data_samples=[sample(**about)])
+    (expected,) = model.test_step(data)
+    exported = file_of(model, tmp_path / 'model.pt2', monkeypatch)
+    exported.predict_for(model)
+    (found,) = model.test_step(dict(inputs=[picture], data_samples=[sample(**about)]))
+    assert exported.difference == 0 and ' a program: 1 images' in exported.said()
+    if make is panoptic:
+        same = found.pred_panoptic_seg.sem_seg == expected.pred_panoptic_seg.sem_seg
+        assert same.float().mean() > 0.99 and same.shape[-2:] == (128, 96)
+        return
+    wanted, instances = expected.pred_instances, found.pred_instances
+    assert len(instances) == len(wanted) > 5
+    assert torch.equal(instances.labels, wanted.labels)
+    assert torch.allclose(instances.scores, wanted.scores, atol=1e-5)
+    boxes = getattr(instances.bboxes, 'tensor', instances.bboxes)
+    wanted_boxes = getattr(wanted.bboxes, 'tensor', wanted.bboxes)
+    assert type(instances.bboxes) is type(wanted.bboxes)
+    assert torch.allclose(boxes, wanted_boxes, atol=1e-3)
+
+
+@torch.no_grad()
+def test_a_task_of_several_is_found_by_its_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f'animals_{name}' for name in ('scores', 'boxes', 'labels')]
+    animals = dict(task='detection', outputs=names, classes=['cat', 'dog'])
+    ways = dict(task='segmentation', outputs=['ways_labels'], classes=['road'])
+    about = dict(task='several', outputs=['ways_labels', *names])
+    about['tasks'] = dict(ways=ways, animals=animals)
+    model: Any = deim()
+    picture = pixels(3, 64, 96)
+    several = file_of(model, tmp_path / 'model.pt2', monkeypatch, **about)
+    model.dataset_meta = dict(classes=('cat', 'dog'))
+    several.predict_for(model)
+    found = several.predict(picture)
+    assert list(found) == ['scores', 'boxes', 'labels'] and several.difference == 0
+    model.dataset_meta = dict(classes=('bird',))
+    several = file_of(model, tmp_path / 'model.pt2', monkeypatch, **about)
+    with pytest.raises(UsageError, match=r'0 of its tasks \(ways, animals\) have the'):
+        several.predict_for(model)
