@@ -3,6 +3,7 @@
 Examples:
     rope-dense report work_dirs/detection          # a run; its page is report/index.html in it
     rope-dense report CONFIG CHECKPOINT            # writes report/ to the work folder
+    rope-dense report work_dirs/detection --split test --miss 0.1   # a threshold with a promise
     rope-dense report --compare work_dirs/a work_dirs/b --out a_and_b
 
 Writes index.html, the figures as PNG, and report.json to one folder. See docs/report.md.
@@ -39,6 +40,20 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--data-root', '--data', metavar='DIR', help='folder that holds the data'
     )
     add_split(parser)
+    parser.add_argument(
+        '--miss',
+        type=float,
+        metavar='SHARE',
+        help='detectors: seek the thresholds at which at most this share of the objects of new '
+        'images like these is missed, in expectation; predict --score report uses them',
+    )
+    parser.add_argument(
+        '--margin',
+        type=float,
+        metavar='SHARE',
+        help='seek also by how much boxes have to grow so that at most this share of the objects '
+        'is found and not contained in its box; it adds to the share of --miss',
+    )
     add_device(parser)
     args = parser.parse(argv)
     if bool(args.compare) == bool(args.config):

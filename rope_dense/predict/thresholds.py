@@ -33,13 +33,14 @@ def least_scores(
     """The least score of each class.
 
     Args:
-        given: one or several of a number, a text for ``read_score``, and 'report': the scores with
-            the best F1 in the report of a `run`, where a prediction of the class is right.
+        given: one or several of a number, a text for ``read_score``, and 'report': the scores that
+            keep the promise of the report of a `run`, if it has one; else those with the best F1,
+            where a prediction of the class is right.
         checkpoint: that predicts, of which the report has to be.
 
     Raises:
         ValueError: a text is none of these, or of another class; there is no report of a detector,
-            or it is of another checkpoint.
+            it is of another checkpoint, or found no threshold that keeps its promise.
     """
     scores = {'': DEFAULT}
     for text in [given] if isinstance(given, (str, float, int)) else given:
@@ -47,7 +48,12 @@ def least_scores(
             name, score = read_score(text)
             scores[name] = score
             continue
-        rows = read_report(run, checkpoint).get('classes', ())
+        content = read_report(run, checkpoint)
+        promise = content.get('promise')
+        if promise:
+            scores |= promised_scores(promise, run)
+            continue
+        rows = content.get('classes', ())
         for row in rows[1:]:  # the first is their mean
             if row.get('f1'):
                 scores[row['class']] = row['threshold']
@@ -56,6 +62,18 @@ def least_scores(
         near = did_you_mean(name, classes) or f'; the classes are {", ".join(classes)}'
         raise ValueError(f'--score: the model has no class {name}{near}')
     return dict.fromkeys(classes, other) | scores
+
+
+def promised_scores(promise: dict[str, Any], run: Path) -> dict[str, float]:
+    """The thresholds of a report with a promise, which is printed; ValueError if it has none."""
+    option = f'report --miss {promise["miss"]:g}'
+    if not promise['thresholds']:
+        raise ValueError(
+            f'--score {REPORT}: {option} found no threshold; write the thresholds of the best F1 '
+            f'by rope-dense report {run}, or give scores'
+        )
+    print(f'--score {REPORT}: the promised thresholds of {option}')
+    return promise['thresholds']
 
 
 def read_report(run: Path, checkpoint: str) -> dict[str, Any]:

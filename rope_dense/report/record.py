@@ -24,6 +24,20 @@ class ScoreRange(TypedDict):
     right: float
 
 
+class Promise(TypedDict):
+    """The thresholds that keep a promise, see ``promise``.
+
+    `miss`, `margin`: shares of the objects that may be missed, and be found but not contained in
+    their boxes, None for any. `rows`: of all objects, then of each class. `thresholds`: by class,
+    of predictions that keep both promises; empty if there is none.
+    """
+
+    miss: float
+    margin: float | None
+    rows: list[Row]
+    thresholds: dict[str, float]
+
+
 @dataclass(kw_only=True)
 class Record:
     """What each report has, of a model or of two runs.
@@ -74,6 +88,7 @@ class ReportRecord(Record):
         calibration: predictions by their scores.
         worst, best: images with their figures.
         suspects: the first suspect labels.
+        promise: of a detector, if one was asked for.
         losses, metrics: lines of (step, value) by name.
         image_sizes: what eval-resolutions has measured.
     """
@@ -89,6 +104,7 @@ class ReportRecord(Record):
     worst: list[Row] | None = None
     best: list[Row] | None = None
     suspects: list[Row] | None = None
+    promise: Promise | None = None
     losses: dict[str, Line] | None = None
     metrics: dict[str, Line] | None = None
     image_sizes: ResultFile | None = None

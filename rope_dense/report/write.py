@@ -25,7 +25,7 @@ from .detection import add_detection
 from .features import add_features
 from .page import FIGURES, NAME, PAGE, Page, ReportPage
 from .predictions import PICTURES
-from .record import ReportRecord
+from .record import Promise, ReportRecord
 from .segmentation import add_panoptic, add_segmentation
 from .settings import used_settings
 
@@ -56,6 +56,8 @@ def report(
     work_dir: str | None = None,
     data_root: str | None = None,
     split: str | None = None,
+    miss: float | None = None,
+    margin: float | None = None,
     cfg_options: Options = (),
 ) -> Path:
     """Test a model and write its report; returns its page.
@@ -65,12 +67,15 @@ def report(
             resolutions.json of the work folder become part of the report.
         out: folder; by default report, in the work folder.
         device: by default a GPU if there is one.
+        miss, margin: shares of the objects of a detector that may be missed, and be found but
+            not contained in their boxes: thresholds and margins are sought, see ``promise``.
 
     Raises:
         UsageError, CheckpointError: settings, data or weights that cannot be used.
         ForeignFileError: a file that would be written is the user's.
         BlockingIOError: another process writes to the folder.
     """
+    promise = checked_promise(miss, margin, split)
     chosen = str(checked_device(device))
     cfg, weights = find_model(
         config,
@@ -84,11 +89,40 @@ def report(
     if weights is None:
         raise UsageError('report: give the config of one task and its checkpoint')
     folder = Path(out or Path(cfg.work_dir, 'report'))
-    return write_report(cfg, weights, folder, chosen)
+    return write_report(cfg, weights, folder, chosen, promise)
 
 
-def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
+def checked_promise(
+    miss: float | None, margin: float | None, split: str | None
+) -> Promise | None:
+    """The promise that thresholds are sought for; UsageError for one that cannot be kept."""
+    if miss is None:
+        if margin is not None:
+            raise UsageError('--margin: give --miss, too, which chooses the threshold')
+        return None
+    for name, share in (('--miss', miss), ('--margin', margin)):
+        if share is not None and not 0 < share < 1:
+            raise UsageError(
+                f'{name} {share}: give a share between 0 and 1, such as 0.1'
+            )
+    if split == 'train':
+        raise UsageError(
+            '--miss: the model knows the images of --split train; give --split test or --data'
+        )
+    return Promise(miss=miss, margin=margin, rows=[], thresholds={})
+
+
+def write_report(
+    cfg: Config,
+    checkpoint: str,
+    out: Path,
+    device: str,
+    promise: Promise | None = None,
+) -> Path:
     """Test a model on the test data of its config, and write the report; returns its page.
+
+    Args:
+        promise: to seek thresholds for, see ``checked_promise``.
 
     Raises:
         UsageError, CheckpointError: the data or the weights cannot be used.
@@ -99,6 +133,10 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
     if task not in SECTIONS:
         raise UsageError(
             'report: it compares upright boxes; test rotated ones by rope-dense test'
+        )
+    if promise and task != 'boxes':
+        raise UsageError(
+            f'--miss: needs objects with scores, and the task of the config is {task}'
         )
     with Results(out, NAME) as results:
         results.check(report_files(out, task))
@@ -119,6 +157,7 @@ def write_report(cfg: Config, checkpoint: str, out: Path, device: str) -> Path:
             checkpoint_sha256=hash_of(checkpoint),
             names=list(classes),
             settings=settings,
+            promise=promise,
         )
         page = Page(results, f'{Path(cfg.filename).stem}: report', record)
         SECTIONS[task](page, cfg, model)

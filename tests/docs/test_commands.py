@@ -48,6 +48,10 @@ LEFT_OUT = {
     'detections of noise, and what another program found': (
         'docs/export.md check-file *',
     ),
+    'a threshold that more images allow': (
+        'docs/report.md * --miss *',
+        'docs/report.md * --score report',
+    ),
     'help': ('docs/install.md --help',),
     'a config of the reader': ('*/kinds/README.md train my_config.py',),
 }

@@ -1,0 +1,229 @@
+"""Thresholds and margins with a promise: the formula by hand, its risk over many draws, files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.rows import annotations
+from helpers.small_configs import small_config
+from rope_dense.predict.thresholds import least_scores
+from rope_dense.project.identity import hash_of
+from rope_dense.report.objects import Matches, match_truth, objects_of
+from rope_dense.report.page import Page
+from rope_dense.report.promise import (
+    add_promise,
+    found_scores,
+    images_needed,
+    needed_margins,
+    promised_level,
+)
+from rope_dense.report.record import Promise, ReportRecord
+from rope_dense.utils.results import Results
+from rope_dense_command import command
+
+DRAWS = 2000
+OBJECT = [10, 10, 20, 20]
+
+
+def test_few_images_by_hand() -> None:
+    """One object an image: with n = 9 and a = 0.2, one image may lose its object."""
+    scores = np.arange(1, 10) / 10
+    assert promised_level(-scores, np.arange(9), 0.2) == -0.2
+    assert promised_level(-scores, np.arange(9), 0.1) == -0.1  # none may
+    assert promised_level(-scores, np.arange(9), 0.099) is None
+    assert [images_needed(share) for share in (0.5, 0.2, 0.1, 0.099)] == [1, 4, 9, 10]
+    # Two objects in each of 4 images: at a = 0.4, half of one image may be lost, twice.
+    scores = np.array([0.1, 0.9, 0.2, 0.9, 0.3, 0.9, 0.4, 0.9])
+    assert promised_level(-scores, np.arange(8) // 2, 0.4) == -0.3
+    scores[:3] = -np.inf  # lost at any score: one image and a half
+    assert promised_level(-scores, np.arange(8) // 2, 0.4) is None
+    assert promised_level(-scores, np.arange(8) // 2, 0.5) == -0.3
+    # A threshold does not part equal scores.
+    assert promised_level(-np.full(9, 0.5), np.arange(9), 0.2) == -0.5
+    assert promised_level(np.array([]), np.array([], int), 0.2) is None
+
+
+@pytest.mark.parametrize('number, share', [(9, 0.1), (20, 0.1), (37, 0.25)])
+def test_risk_of_one_object_an_image_is_exact(number: int, share: float) -> None:
+    """Scores are uniform, so the threshold is the risk: floor(a (n + 1)) / (n + 1) on average."""
+    generator = np.random.default_rng(0)
+    risks = []
+    for _ in range(DRAWS):
+        scores = generator.random(number)
+        risks.append(-promised_level(-scores, np.arange(number), share))
+    expected = np.floor(share * (number + 1) + 1e-9) / (number + 1)
+    error = np.std(risks) / np.sqrt(DRAWS)
+    assert abs(np.mean(risks) - expected) < 4 * error
+    assert expected <= share + 1e-9
+
+
+@pytest.mark.parametrize('share', [0.1, 0.3])
+def test_risk_of_images_of_many_objects_is_within_its_bounds(share: float) -> None:
+    """Objects of an image are alike, all easy or all hard: a risk from a - 2 / (n + 1) to a."""
+    generator = np.random.default_rng(1)
+    number = 40
+    risks = []
+    for _ in range(DRAWS):
+        images = np.repeat(np.arange(number), generator.integers(1, 9, number))
+        least = (
+            generator.integers(0, 2, number) / 2
+        )  # scores from 0 to 0.5, or from 0.5 to 1
+        scores = least[images] + generator.random(len(images)) / 2
+        risks.append(-promised_level(-scores, images, share))  # F(t) = t
+    error = np.std(risks) / np.sqrt(DRAWS)
+    assert share - 2 / (number + 1) - 3 * error < np.mean(risks) < share + 3 * error
+
+
+def random_matches(seed: int) -> tuple[list[dict], list[dict]]:
+    """Objects of 30 images, some ignored, and predictions near them of three classes."""
+    generator = np.random.default_rng(seed)
+    truth = []
+    found = []
+    for image in range(30):
+        boxes = np.hstack(
+            [generator.random((4, 2)) * 60, 8 + generator.random((4, 2)) * 30]
+        )
+        labels = generator.integers(1, 3, 4).tolist()
+        truth += annotations(zip(boxes.tolist(), labels, strict=True), image)
+        near = boxes[generator.integers(4, size=12)]
+        near += generator.normal(size=(12, 4)) * 2
+        scores = generator.random(12).tolist()
+        guesses = generator.integers(1, 3, 12).tolist()
+        rows = zip(near.clip(1).tolist(), guesses, scores, strict=True)
+        found += annotations(rows, image)
+    for number, item in enumerate(truth):
+        item['iscrowd'] = int(number % 9 == 0)
+    return truth, found
+
+
+def test_missed_is_what_the_report_misses_at_a_threshold() -> None:
+    truth, found = random_matches(0)
+    matches = match_truth(objects_of(truth), objects_of(found))
+    scores = found_scores(matches)
+    for threshold in np.linspace(0, 1, 21):
+        kept = [item for item in found if item['score'] >= threshold]
+        at = match_truth(objects_of(truth), objects_of(kept))
+        counted = ~at.truth['crowd']
+        np.testing.assert_array_equal(at.found[counted], (scores >= threshold)[counted])
+
+
+def test_margins_grow_boxes_until_they_contain_their_objects() -> None:
+    truth = annotations([([0, 0, 40, 20], 1)])
+    found = annotations([([4, 1, 32, 10], 1, 0.9)])
+    matches = match_truth(objects_of(truth), objects_of(found))
+    # Left 4 / 32, top 1 / 10, right 4 / 32: nothing is found at IoU 0.4.
+    assert needed_margins(matches).tolist() == [0]
+    found = annotations([([4, 1, 32, 15], 1, 0.9)])
+    matches = match_truth(objects_of(truth), objects_of(found))
+    assert needed_margins(matches).tolist() == [4 / 15]
+    matches = match_truth(*map(objects_of, random_matches(1)))
+    margins = needed_margins(matches)
+    places = matches.are('right')
+    boxes = matches.predictions['box'][places]
+    by = margins[matches.targets[places]][:, None] + 1e-9
+    aims = matches.truth['box'][matches.targets[places]]
+    starts = boxes[:, :2] - by * boxes[:, 2:]
+    ends = boxes[:, :2] + (1 + by) * boxes[:, 2:]
+    assert (starts <= aims[:, :2]).all()
+    assert (ends >= aims[:, :2] + aims[:, 2:]).all()
+
+
+def promised(matches: Matches, folder: Path, miss: float, margin: float | None) -> dict:
+    """The promise in the report.json of matches of the classes cat and dog."""
+    checkpoint = folder / 'best.pth'
+    checkpoint.write_bytes(b'weights')
+    promise = Promise(miss=miss, margin=margin, rows=[], thresholds={})
+    with Results(folder / 'report', 'report') as results:
+        record = ReportRecord(
+            about={},
+            names=[],
+            settings={},
+            checkpoint_sha256=hash_of(str(checkpoint)),
+            promise=promise,
+        )
+        page = Page(results, 'made', record)
+        add_promise(page, matches, ['cat', 'dog'])
+        page.write()
+    return json.loads((folder / 'report' / 'report.json').read_text())['promise']
+
+
+def test_promised_thresholds_are_stored_and_predicted_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = annotations([])
+    found = annotations([])
+    for image in range(20):
+        # The dog is in every fifth image, and found with less than any cat.
+        dogs = [([50, 40, 20, 20], 2)] * (image % 5 == 0)
+        truth += annotations([(OBJECT, 1), *dogs], image)
+        score = 0.5 + image / 100
+        found += annotations([(OBJECT, 1, score)], image)
+        found += annotations([(*dog, score / 5) for dog in dogs], image)
+    matches = match_truth(objects_of(truth), objects_of(found))
+    promise = promised(matches, tmp_path, 0.2, 0.3)
+    whole, cat, dog = promise['rows']
+    # Of 20 images 0.2 * 21 - 1 = 3.2 may be lost: 4 dogs and a cat beside one, which are halves.
+    assert (whole['images'], whole['threshold']) == (20, 0.51)
+    assert (cat['images'], cat['threshold']) == (20, 0.53)
+    assert (dog['images'], dog['threshold']) == (4, 0.1)  # a = 1 / 5: none may be lost
+    assert (whole['margin'], dog['note']) == (0, '')
+    assert promise['thresholds'] == dict(cat=0.51, dog=0.1)
+    said = capsys.readouterr().out
+    assert 'at score 0.5100 at most 20 % of the objects of a new image' in said
+    page = (tmp_path / 'report' / 'index.html').read_text()
+    assert 'another camera' in page
+    assert least_scores('report', tmp_path, ['cat', 'dog'], str(tmp_path / 'best.pth'))
+    least = least_scores(
+        ['report', 'cat=0.9'], tmp_path, ['cat', 'dog'], str(tmp_path / 'best.pth')
+    )
+    assert least == dict(cat=0.9, dog=0.1)
+    assert '--score report: the promised thresholds' in capsys.readouterr().out
+
+
+def test_too_few_images_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = annotations([(OBJECT, 1)], 0)
+    found = annotations([(OBJECT, 1, 0.9)], 0)
+    matches = match_truth(objects_of(truth), objects_of(found))
+    promise = promised(matches, tmp_path, 0.1, None)
+    assert promise['rows'][0]['note'] == 'needs 9 images with such objects'
+    assert promise['thresholds'] == {}
+    said = 'no threshold keeps it: 1 images, needs 9 images with such objects'
+    assert said in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r'--miss 0\.1 found no threshold'):
+        least_scores('report', tmp_path, ['cat', 'dog'], str(tmp_path / 'best.pth'))
+    matches = match_truth(objects_of(truth), objects_of([]))
+    promise = promised(matches, tmp_path, 0.5, None)
+    assert promise['rows'][0]['note'] == (
+        '1.000 are missed at any score, of 0.000 that may be'
+    )
+
+
+@pytest.mark.parametrize(
+    'options, message',
+    [
+        (['--margin', '0.1'], '--margin: give --miss, too'),
+        (['--miss', '1.5'], '--miss 1.5: give a share between 0 and 1'),
+        (['--miss', '0.1', '--margin', 'nan'], '--margin nan: give a share'),
+        (['--miss', '0.1', '--split', 'train'], 'knows the images of --split train'),
+        (['--miss', '0.1'], 'needs objects with scores, and the task of the config is'),
+    ],
+)
+def test_a_promise_that_cannot_be_kept_is_one_line(
+    options: list[str],
+    message: str,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = small_config('upernet_vit_rope_mixed', data, tmp_path)
+    checkpoint = tmp_path / 'last.pth'
+    checkpoint.touch()
+    assert command('report')([str(config), str(checkpoint), *options]) == 2
+    text = capsys.readouterr().err
+    assert message in text
+    assert text.count('\n') == 1
+    assert not [*tmp_path.rglob('report')]
