@@ -1,19 +1,23 @@
 """Training of a backbone on pictures without labels: DIET, and distillation from a teacher.
 
-Letters: B images, C channels, N pictures of the data set, h x w token grid.
+Letters: B images, C channels, N pictures of the data set, h x w token grid, K windows of an image.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal
+from itertools import product
+from typing import Any, Literal, Self
 
 import torch
 import torch.nn.functional as F
 from mmengine.model import BaseModel
 from mmengine.registry import MODELS
 from torch import Tensor, nn
+
+from ..utils.sizes import tile_starts
+from ..utils.validation import checked_number, checked_size
 
 Mode = Literal['tensor', 'predict', 'loss']
 Losses = dict[str, Tensor]  # by name
@@ -30,6 +34,13 @@ class UnlabelledModel(BaseModel):
         super().__init__(data_preprocessor)
         self.backbone = MODELS.build(backbone)
         self.head: Any = None  # which names pictures by their features
+        self.teacher: Any = None  # frozen, in evaluation mode
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.teacher is not None:
+            self.teacher.eval()
+        return self
 
     @abstractmethod
     def losses(self, inputs: Tensor, numbers: Tensor) -> Losses:
@@ -136,11 +147,6 @@ class FeatureDistiller(UnlabelledModel):
         values = torch.tensor(teacher_pixels)[..., None, None]  # [2, C, 1, 1]
         self.register_buffer('pixels', values, persistent=False)
 
-    def train(self, mode: bool = True) -> FeatureDistiller:
-        super().train(mode)
-        self.teacher.eval()
-        return self
-
     def losses(self, inputs: Tensor, numbers: Tensor) -> Losses:
         maps, token = last_of(self.backbone, inputs)
         given, (mean, std) = self.data_preprocessor, self.pixels
@@ -158,6 +164,99 @@ class FeatureDistiller(UnlabelledModel):
         return losses
 
 
+@MODELS.register_module()
+class SlidingDistiller(UnlabelledModel):
+    """The backbone learns in one pass what it says of the sliding windows of an image.
+
+    After SPAR (arXiv 2604.02252), without its code. The teacher is the backbone as it starts,
+    frozen, on windows of the size that it was trained at; its map is the mean over the windows at
+    each place. A batch has one random height and width, whole steps of the coarsest map, and the
+    windows of all its images are one batch of the teacher. The loss of a map is its squared
+    distance from the teacher's, over the teacher's variance: 1 for its mean vector everywhere. All
+    maps of ``out_indices`` count equally. Checked against a loop over places in float64.
+
+    Args:
+        window: (height, width) in pixels of the teacher's windows, or the side of squares. One is
+            no larger than the image.
+        smallest: pixels, of the least side of an image; the largest is the given images' side.
+        overlap: of neighbouring windows, at least, a share of their sides.
+        settings: of ``UnlabelledModel``.
+    """
+
+    def __init__(
+        self,
+        window: int | Sequence[int],
+        smallest: int,
+        overlap: float = 0.5,
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        start = dict(settings['backbone'], lora=None)
+        self.teacher = MODELS.build(start).requires_grad_(False)
+        self.step = max(self.teacher.out_strides)
+        self.window = checked_size('window', window)
+        self.smallest = smallest
+        self.overlap = checked_number('overlap', overlap, 0, below=1)
+        if self.backbone.output_prefix is not None:
+            raise ValueError(
+                'model.backbone.output_prefix: of an image, not of a sliding window; leave it out'
+            )
+
+    def losses(self, inputs: Tensor, numbers: Tensor) -> Losses:
+        images = self.resized(inputs)
+        maps = self.backbone(images)
+        targets = self.stitched(images)
+        parts = [unexplained(x, y) for x, y in zip(maps, targets, strict=True)]
+        return dict(loss=torch.stack(parts).mean())
+
+    def resized(self, images: Tensor) -> Tensor:
+        """A part of resized images [B, C, side, side], with a random height and width."""
+        most = max(1, images.shape[-1] // self.step)
+        least = min(most, -(-self.smallest // self.step))
+        height, width = (self.step * torch.randint(least, most + 1, (2,))).tolist()
+        side = max(height, width)
+        images = F.interpolate(images, (side, side), mode='bilinear', antialias=True)
+        top = int(torch.randint(side - height + 1, ()))
+        left = int(torch.randint(side - width + 1, ()))
+        return images[..., top : top + height, left : left + width]
+
+    @torch.no_grad()
+    def stitched(self, images: Tensor) -> list[Tensor]:
+        """The teacher's maps [B, C, h, w] of images of whole steps: the mean over its windows."""
+        sides = [side // self.step for side in images.shape[-2:]]
+        size = []
+        starts = []
+        for side, window in zip(sides, self.window, strict=True):
+            length = min(side, max(1, window // self.step))
+            size.append(length)
+            starts.append(tile_starts(side, length, int(self.overlap * length)))
+        places = [*product(*starts)]
+        crops = [images[part_of(place, size, self.step)] for place in places]
+        stitched = []
+        outputs = self.teacher(torch.cat(crops))
+        for maps, stride in zip(outputs, self.teacher.out_strides, strict=True):
+            tokens = self.step // stride
+            shape = [side * tokens for side in sides]
+            total = maps.new_zeros(len(images), maps.shape[1], *shape)
+            count = maps.new_zeros(shape)
+            windows = maps.split(len(images))  # K of [B, C, height, width]
+            for place, window in zip(places, windows, strict=True):
+                part = part_of(place, size, tokens)
+                total[part] += window
+                count[part] += 1
+            stitched.append(total / count)
+        return stitched
+
+
+def part_of(place: Sequence[int], size: Sequence[int], step: int) -> tuple[Any, ...]:
+    """The index of a window in images or maps [..., H, W], whose steps are so many long."""
+    rows, columns = (
+        slice(step * start, step * (start + length))
+        for start, length in zip(place, size, strict=True)
+    )
+    return ..., rows, columns
+
+
 def last_of(backbone: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
     """The last map of a backbone [B, C, h, w], and its class token or the map's mean [B, C]."""
     last = backbone(images)[-1]
@@ -167,6 +266,14 @@ def last_of(backbone: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
 def distance(features: Tensor, target: Tensor) -> Tensor:
     """The mean of 1 - cosine of the vectors along the second dimension."""
     return 1 - F.cosine_similarity(features, target, dim=1).mean()
+
+
+def unexplained(features: Tensor, target: Tensor) -> Tensor:
+    """The squared distance of maps [B, C, h, w] over the variance of the target, in float32."""
+    features = features.float()
+    target = target.float()
+    spread = (target - target.mean((0, 2, 3), keepdim=True)).square().mean()
+    return (features - target).square().mean() / spread.clamp(min=1e-6)
 
 
 def mix(images: Tensor, others: Tensor) -> tuple[Tensor, float]:

@@ -121,7 +121,7 @@ def task_of(cfg: Config) -> Task:
         return 'several'
     if kind.endswith('DepthEstimator'):
         return 'depth'
-    if kind in ('PictureClassifier', 'FeatureDistiller'):
+    if kind in ('PictureClassifier', 'FeatureDistiller', 'SlidingDistiller'):
         return 'features'
     if cfg.default_scope == 'mmseg':
         return 'semantic'

@@ -325,7 +325,8 @@ def write_backbone(cfg: Config) -> None:
 
     It is the result of configs/own/adapt.py, for ``own.weights`` of another task: a safetensors
     file in this package's layout, whose metadata names the architecture, the weights that the
-    training started from, and the teacher's: their licences apply to it.
+    training started from, and the teacher's: their licences apply to it. After sliding windows it
+    names the largest ``img_size`` of the training, too.
     """
     from safetensors.torch import save_file
 
@@ -340,6 +341,9 @@ def write_backbone(cfg: Config) -> None:
     parts = dict(weights=settings, teacher=cfg.model.get('teacher') or {})
     for name, part in parts.items():
         about[name] = str((part.get('init_cfg') or {}).get('checkpoint'))
+    if cfg.model.type == 'SlidingDistiller':
+        about['teacher'] = f'sliding windows of {about["weights"]}'
+        about['img_size'] = str(cfg.model.data_preprocessor.size)
     weights = {key: x.contiguous() for key, x in backbone.state_dict().items()}
     with Results(run.folder, TRAINING).write(run.folder / BACKBONE) as partial:
         save_file(weights, partial, about)

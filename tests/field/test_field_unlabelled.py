@@ -15,6 +15,7 @@ import torch
 from mmengine.logging import MessageHub
 from mmengine.registry import DATASETS, MODELS, DefaultScope
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 from helpers.field import files
 from rope_dense.data.unlabelled import FeatureMetric
@@ -191,12 +192,79 @@ def test_a_collapse_is_said(capsys: pytest.CaptureFixture) -> None:
         (dict(lora=4), 'adapters are for runs without'),
         (dict(patience=3), 'own.patience: not for pictures without labels'),
         (dict(weights='a.pth', blocks=99), 'own.blocks'),
+        (dict(teacher='sliding'), 'own.weights, which cannot be None'),
+        (
+            dict(teacher='sliding', weights='a.pth', teacher_weights='b.pth'),
+            'leave own.teacher_weights out',
+        ),
+        (dict(max_growth=2), 'give own.teacher=sliding, too'),
+        (dict(teacher='sliding', weights='a.pth', max_growth=1), 'more than 1'),
     ],
-    ids=['teacher', 'size', 'lora', 'patience', 'blocks'],
+    ids='teacher size lora patience blocks random other growth least'.split(),
 )
 def test_settings_that_contradict(tmp_path: Path, settings: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         load_config('adapt', own=dict(SMALL, data_root=tmp_path) | settings)
+
+
+def test_sliding_windows_take_whole_pictures_of_any_size(tmp_path: Path) -> None:
+    """Pictures smaller than the window, and bands: as large as the largest size, once."""
+    for number in range(3):
+        picture(tmp_path / f'{number}.png', number)
+        noise = np.random.default_rng(number).integers(2**16, size=(40, 50, 4))
+        (tmp_path / 'bands').mkdir(exist_ok=True)
+        np.save(tmp_path / f'bands/{number}.npy', noise.astype(np.uint16))
+    own = dict(SMALL, data_root=tmp_path, weights='a.pth', teacher='sliding')
+    cfg = load_config('adapt', own=own)
+    assert (cfg.model.window, cfg.model.smallest) == (512, 64)
+    assert cfg.model.backbone.lora.rank == 8 and 'num_pictures' not in cfg.model
+    assert {tuple(x['inputs'].shape) for x in samples(cfg)} == {(3, 192, 192)}
+    bands = dict(own, train='bands', channels=4, max_growth=1.5, teacher_size=48)
+    for augment in ('published', 'light', 'none'):
+        cfg = load_config('adapt', own=dict(bands, augment=augment))
+        assert {tuple(x['inputs'].shape) for x in samples(cfg)} == {(4, 96, 96)}
+    assert cfg.model.window == 48
+    for part in (cfg.model.backbone, cfg.model):
+        part.pop('init_cfg', None)
+    model = build_model(cfg).train()
+    data = dict(inputs=[sample['inputs'] for sample in samples(cfg)])
+    data['data_samples'] = [sample['data_samples'] for sample in samples(cfg)]
+    loss = model(**model.data_preprocessor(data, training=True), mode='loss')['loss']
+    loss.backward()
+    trained = [name for name, x in model.named_parameters() if x.grad is not None]
+    assert trained and all('lora' in name for name in trained)
+
+
+def test_a_student_of_its_sliding_windows_starts_another_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped and resumed, its teacher has the weights that it started from; then reported."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(4):
+        picture(tmp_path / f'pictures/{number}.png', number)
+    own = dict(SMALL, data_root='pictures', size=32, report=False)
+    train('adapt', own=own, work_dir='first')
+    slide = dict(own, weights='first', teacher='sliding', teacher_size=32, epochs=2)
+    stop = {'train_cfg.max_iters': 2, 'param_scheduler.1.end': 2}
+    train('adapt', own=slide, work_dir='slid', cfg_options=stop)
+    longer = {'train_cfg.max_iters': 4, 'param_scheduler.1.end': 4}
+    train('slid', work_dir='slid', resume='auto', cfg_options=longer)
+    weights = load_file('first/backbone.safetensors')
+    state = torch.load('slid/iter_4.pth', weights_only=False)['state_dict']
+    for key in weights.keys() - {'pos_embed'}:  # resized to the arch's grid
+        assert torch.equal(state[f'teacher.{key}'], weights[key])
+    with safe_open('slid/backbone.safetensors', 'pt') as file:
+        about = file.metadata()
+    assert about['teacher'] == 'sliding windows of first/backbone.safetensors'
+    assert about['img_size'] == '(96, 96)'
+    student = load_file('slid/backbone.safetensors')
+    assert student.keys() == weights.keys()
+    assert any(
+        not torch.equal(student[key], state[f'teacher.{key}']) for key in weights
+    )
+    cfg = train('adapt', own=dict(slide, weights='slid', report=True), work_dir='again')
+    assert cfg.model.backbone.init_cfg.checkpoint == 'slid/backbone.safetensors'
+    assert Path('again/report/neighbours.png').is_file()
 
 
 def test_from_pictures_to_the_weights_of_a_detector(

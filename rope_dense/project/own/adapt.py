@@ -6,16 +6,19 @@ from ...utils.config_parts import LOADERS
 from . import fit
 from .backbones import OwnBackbone, find_backbone
 from .data import OwnData
-from .settings import OwnAdapt
+from .settings import SLIDING, OwnAdapt
 
 ADAPTER_LR = 1e-3  # of 32 images
+GROWTH = 3.0  # of the sides of images, for sliding windows
 SAMPLE = 512  # pictures that are evaluated, evenly chosen
 
 
 def adapt_config(own: OwnAdapt, data: OwnData) -> dict:
     """The config of a classifier of pictures, or of a distillation from ``own.teacher``."""
     cfg = fit.read_recipe('_base_/unlabelled.py')
-    fit.resize_config(cfg, own.size / 224)
+    is_sliding = own.teacher == SLIDING
+    growth = (own.max_growth or GROWTH) if is_sliding else 1.0
+    fit.resize_config(cfg, growth * own.size / 224)
     data.apply(cfg)
     vit = own.vit
     model = cfg['model']
@@ -37,9 +40,22 @@ def adapt_config(own: OwnAdapt, data: OwnData) -> dict:
     cfg['param_scheduler'][0].update(T_max=iterations, end=iterations)
     cfg['param_scheduler'][:0] = fit.warm_up(iterations)
     fit.finish_config(cfg, own, data)
-    if own.teacher is not None:
+    if is_sliding:
+        slide(cfg, own)
+    elif own.teacher is not None:
         distil(cfg, own)
     return cfg
+
+
+def slide(cfg: dict, own: OwnAdapt) -> None:
+    """Make the model a distillation from its own sliding windows, of whole pictures, in place."""
+    vit = own.vit
+    model = cfg['model']
+    fit.set_everywhere(cfg['train_dataloader'], 'ratio_range', (1.0, 1.0))
+    del model['num_pictures']
+    window = own.teacher_size or vit.window_size * vit.patch_size
+    model.update(type='SlidingDistiller', window=window, smallest=own.size)
+    model['backbone']['output_prefix'] = None
 
 
 def backbone_config(vit: OwnBackbone, weights: str | None) -> dict[str, Any]:
