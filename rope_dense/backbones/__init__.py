@@ -17,7 +17,7 @@ Others import::
     neighbours: AxisTiles, NeighbourPlan
     position_bias: DecomposedBiasAttention, offset_counts
     swin: RoPESwin
-    vit: RoPEViT, is_norm
+    vit: GROUND, RoPEViT, is_norm
     windows: WindowPlan
 """
 

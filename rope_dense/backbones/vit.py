@@ -41,6 +41,8 @@ from .layers import (
 )
 from .windows import WindowPlan, fitting_side, window_plan
 
+# The attribute of a batch of images with their metres a pixel, [B].
+GROUND = 'ground_distances'
 # Learned position embeddings over the grid of an image.
 ADAPTED = {True: resize_grid, 'bilinear': resize_aligned, 'tile': tile_grid}
 
@@ -67,6 +69,9 @@ class RoPEViT(Backbone):
             ``img_size``, of the pre-training, unless it is given. None leaves the frequencies as
             they are, as in the paper. The factor of windows always comes from their size and
             ``img_size``.
+        ground_distance: metres on the ground of a pixel in training, for positions in metres: each
+            image then has a distance of its own, and positions are multiplied by it over this one
+            (Feng et al., "GeoRoPE", 2026). See docs/large_images.md. None: positions in patches.
         mask_padding: exclude the padding of windows from attention. False as in detectron2's
             ViTDet.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
@@ -110,6 +115,7 @@ class RoPEViT(Backbone):
         *,
         in_channels: int = 3,
         rope_scaling: dict | None = None,
+        ground_distance: float | None = None,
         mask_padding: bool = False,
         window_prefix: WindowPrefix = 'copy',
         out_indices: Sequence[int] = (-1,),
@@ -187,6 +193,15 @@ class RoPEViT(Backbone):
         )
         self.add_norms(vit_arch)
         self.set_rope_scaling(rope_scaling)
+        self.ground_distance = ground_distance
+        if ground_distance is not None:
+            checked_number('ground_distance', ground_distance, above=0)
+            if self.window_blocks or vit_arch.rope is None:
+                raise ValueError(
+                    'ground_distance needs a rope and global attention: leave '
+                    'window_block_indexes out'
+                )
+            self.place_on_ground(torch.ones(1), 1.0)
         self.apply(init_transformer)
         for embedding in (self.cls_token, self.reg_token, self.pos_embed):
             if embedding is not None:
@@ -243,6 +258,8 @@ class RoPEViT(Backbone):
             indices: of the blocks, in order; -1 for the tokens before the first. Blocks after the
                 last of them do not run.
         """
+        if self.ground_distance is not None:
+            self.place_on_ground(getattr(image, GROUND, None), self.ground_distance)
         x, grid = self.embed(image)  # [B, N, C]
         plan = None
         if self.window_blocks:
@@ -263,6 +280,18 @@ class RoPEViT(Backbone):
                 outs.append(out)
             x = out if mean_after else x
         return outs, grid
+
+    def place_on_ground(self, distances: Tensor | None, trained: float) -> None:
+        """Give positions the ground distances [B] of the images of a batch, metres a pixel."""
+        if distances is None:
+            raise ValueError(
+                f'ground_distance={trained}: these images have none of their own (an exported or '
+                'traced model, crops of a sliding window, or a pipeline without GroundDistance '
+                'and Channel...DataPreprocessor, see docs/large_images.md)'
+            )
+        for block in self.blocks:
+            if block.attn.rope is not None:
+                block.attn.rope.set_ground(distances / trained)
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
         """Make tokens [B, N, C] before the first block, and the grid (H, W)."""

@@ -8,15 +8,16 @@ from mmengine.model import ImgDataPreprocessor
 from mmengine.registry import MODELS
 from torch import Tensor
 
+from ..backbones.vit import GROUND
 from ..utils.validation import refuse
 
 
 class AnyChannels:
     """Mean and deviation of any number of channels; mmengine's preprocessor takes 1 or 3.
 
-    The channels keep their order; without ``mean`` and ``std`` the pixels stay as they are. Other
-    arguments: see the other base class. ValueError unless there is a deviation above 0 for each
-    mean.
+    The channels keep their order; without ``mean`` and ``std`` the pixels stay as they are. The
+    batch gets the ``ground_distance`` of its samples. Other arguments: see the other base class.
+    ValueError unless there is a deviation above 0 for each mean.
     """
 
     mean: Tensor
@@ -48,7 +49,13 @@ class AnyChannels:
                     f'images have {image.shape[-3]} channels, data_preprocessor.mean has '
                     f'{number} values'
                 )
-        return super().forward(data, training)  # type: ignore[misc]
+        data = super().forward(data, training)  # type: ignore[misc]
+        samples = data.get('data_samples') or []
+        distances = [sample.get('ground_distance') for sample in samples]
+        if distances and None not in distances:
+            images = data['inputs']
+            setattr(images, GROUND, torch.tensor(distances, device=images.device))
+        return data
 
 
 @MODELS.register_module()

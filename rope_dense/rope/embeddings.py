@@ -42,6 +42,7 @@ class RotaryEmbedding(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.scaling: RopeScaling | None = None
+        self.ground: Tensor | None = None  # see ``set_ground``
         self.head_dim = checked_integer('head_dim', head_dim, 1)
         self.num_heads = checked_integer('num_heads', num_heads, 1)
         check_choice('pair_layout', pair_layout, get_args(PairLayout))
@@ -84,6 +85,12 @@ class RotaryEmbedding(nn.Module, ABC):
             raise ValueError(
                 f'rope_scaling must be None: {type(self).__name__} cannot be scaled'
             )
+
+    def set_ground(self, factors: Tensor) -> None:
+        """Multiply the distances between the tokens of each image by a factor, [B]."""
+        raise ValueError(
+            f'ground_distance: {type(self).__name__} has no positions in patches; leave it out'
+        )
 
     def extra_repr(self) -> str:
         return f'pair_layout={self.pair_layout}'
@@ -142,8 +149,9 @@ class GridRoPE(RotaryEmbedding):
         # Read once: another thread may set them.
         settings = (self.pair_layout, self.scaling)
         augments = self.training and coordinates.random
+        ground = self.ground
         if not isinstance(freqs, Tensor):
-            if not augments:
+            if not augments and ground is None:
                 return self.last_result(
                     fixed_rotary,
                     freqs,
@@ -166,6 +174,9 @@ class GridRoPE(RotaryEmbedding):
         )
         if augments:
             positions = coordinates.augmented(positions)
+        if ground is not None:
+            factors = ground.to(positions)[:, None, None]
+            positions = (positions + 0.5) * factors - 0.5  # [B, n, 2]
         return linear_rotary(positions, freqs, *settings, size)
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
@@ -186,6 +197,15 @@ class GridRoPE(RotaryEmbedding):
                 "take 'linear' or 'by_parts'"
             )
         self.scaling = scaling
+
+    def set_ground(self, factors: Tensor) -> None:
+        """See ``RotaryEmbedding``. The corner of the image stays at -1/2, whatever the factor."""
+        if self.coordinates.is_normalized:
+            raise ValueError(
+                f'ground_distance: the coordinates of this rope, {self.coordinates}, cover the '
+                "same range on every image; take coordinates=dict(type='index')"
+            )
+        self.ground = factors
 
     @property
     def supports_ntk(self) -> bool:
