@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from plan import KEPT
+from plan import KEPT, SEEDS
 from scores import HERE, Scores, Values, counts, gather, less, read, spread, write
 from summarize import MARKERS, cell, header, line
 
@@ -62,7 +62,8 @@ def gain_text(gains: Values) -> str:
         return '-'
     above = sum(gain > 0 for gain in gains.values())
     text = f'{mean(gains.values()):+.2f}'
-    text = f'**{text}**' if counts(gains) else text
+    if counts(gains) and len(gains) >= len(SEEDS):
+        text = f'**{text}**'
     return f'{text} ({spread(gains):.2f}), {above} of {len(gains)}'
 
 
