@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 from ..data.loading import NamingPipeline
 from ..utils.disk import TRAINING
 from ..utils.results import Results
+from .class_rows_hook import ClassRowsHook
 from .divergence import DivergenceHook
 from .preemption import PreemptionHook, QuietLoader, start_worker
 from .progress_hook import ProgressHook, ShortLogProcessor
@@ -176,6 +177,12 @@ def build_runner(cfg: Config, trains: bool = False) -> AnyRunner:
         runner = kind.from_cfg(cfg)
     else:
         runner = RUNNERS.build(cfg)
-    for hook in (ProgressHook(), DivergenceHook(), ResumeHook(), PreemptionHook()):
-        runner.register_hook(hook)
+    for kind in (
+        ClassRowsHook,
+        ProgressHook,
+        DivergenceHook,
+        ResumeHook,
+        PreemptionHook,
+    ):
+        runner.register_hook(kind())
     return runner

@@ -21,6 +21,7 @@ from ..checkpoints.channels import (
     example_of_sources,
     rgb_keys,
 )
+from ..checkpoints.class_rows import ROWS, KeptRows, has_rows, take_rows
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import keys_text
 from ..checkpoints.fetch import Location, fetch
@@ -117,9 +118,9 @@ def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
         adapt_to_channels(cfg, model, weights, origin)
         check_whole_backbone(model, weights, origin)
         check_finite(weights, origin)
+        rows = keep_class_rows(cfg, model, checkpoint, weights)
         leave_out_misfits(weights, model)
-        check_class_names(cfg, 'train_dataloader', checkpoint, starts=True)
-        keep_read(fetch(path), checkpoint | dict(state_dict=weights))
+        keep_read(fetch(path), checkpoint | {'state_dict': weights, ROWS: rows})
         return
     missing = [key for key in TRAINING_STATE if key not in checkpoint]
     if missing:
@@ -130,13 +131,64 @@ def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
     load_complete(model, weights, origin)
 
 
-def check_class_names(
-    cfg: Config, loader: str, checkpoint: dict, starts: bool = False
-) -> None:
+def keep_class_rows(
+    cfg: Config, model: nn.Module, checkpoint: dict, weights: StateDict
+) -> dict[str, KeptRows]:
+    """Take rows of classes that the training has, too, out of weights to start from; says which.
+
+    Their names are equal, or equal by ``own.same_as``. UsageError for a name there that neither
+    has.
+    """
+    expected = model.state_dict()
+    if not cfg.get('train_dataloader'):
+        return {}
+    _, dataset = next(datasets_of(cfg, 'train_dataloader'))
+    names = list(class_info(cfg, dataset).get('classes') or ())
+    stored = list(stored_classes(checkpoint).get('classes', ()))
+    if not stored and any(map(has_rows, expected)):
+        print(
+            'load_from: the file does not name its classes: of as many classes rows stay in their '
+            'order, else they start anew'
+        )
+    if not stored or not names or stored == names:
+        return {}
+    others = {}
+    for pair in (cfg.get('own') or {}).get('same_as') or ():
+        name, _, other = pair.partition('=')
+        for word, known in ((name, names), (other, stored)):
+            if word not in known:
+                raise UsageError(
+                    f'own.same_as={pair}: give OURS=THEIRS, and {word!r} is none of '
+                    f'{", ".join(known)}'
+                )
+        others[name] = other
+    sources: list[int | None] = []
+    for name in names:
+        theirs = others.get(name, name)
+        sources.append(stored.index(theirs) if theirs in stored else None)
+    rows: dict[str, KeptRows] = {}
+    if cfg.get('runner_type', 'Runner') == 'Runner':  # sharded weights have no rows
+        rows = take_rows(weights, expected, sources, len(stored))
+    new = [n for n, place in zip(names, sources, strict=True) if place is None]
+    kept = [name for name in names if name not in new]
+    if rows:
+        print(
+            f'load_from: classes kept: {", ".join(kept) or "none"}; '
+            f'new: {", ".join(new) or "none"}'
+        )
+    else:
+        print(
+            f'warning: no rows of classes are kept; classes of the checkpoint: '
+            f'{", ".join(stored)}; of the data: {", ".join(names)}',
+            file=sys.stderr,
+        )
+    return rows
+
+
+def check_class_names(cfg: Config, loader: str, checkpoint: dict) -> None:
     """Compare the classes of a checkpoint with the classes of a dataloader.
 
-    A warning names both if they differ; UsageError for the same words in another order, which is
-    but a warning if a training starts from the checkpoint.
+    A warning names both if they differ; UsageError for the same words in another order.
     """
     stored = list(stored_classes(checkpoint).get('classes', ()))
     if not stored or not cfg.get(loader):
@@ -146,7 +198,7 @@ def check_class_names(
         if not names or stored == names:
             continue
         text = f'classes of the checkpoint: {", ".join(stored)}; of {key}: {", ".join(names)}'
-        if sorted(stored) == sorted(names) and not starts:
+        if sorted(stored) == sorted(names):
             raise UsageError(
                 f'{text}: give {key}.metainfo.classes in the order of the checkpoint'
             )

@@ -151,6 +151,8 @@ class OwnObjects(Own):
     partial: bool = False
     # The classes that some images are labelled for, see ``labelled_parts``; None: all for all.
     labelled: Sequence[str] | None = None
+    # OURS=THEIRS, classes of --load-from under another name.
+    same_as: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,6 +162,7 @@ class OwnObjects(Own):
                 raise ValueError(
                     f'own.{name}={given!r}: give the annotation file, below data_root'
                 )
+
 
 @dataclass(frozen=True)
 class OwnRealtime(OwnObjects):
@@ -219,6 +222,7 @@ class OwnSemantic(OwnMaps):
     values: Sequence[int] | None = None
     # As of objects; the pixels of other classes, such as the background, are ignored.
     labelled: Sequence[str] | None = None
+    same_as: Sequence[str] = ()  # as of objects
 
     def __post_init__(self) -> None:
         super().__post_init__()
