@@ -1,8 +1,8 @@
 """CPU seconds of an export to ONNX, and the largest difference of the file in each program.
 
-    PYTHONPATH=tests python benchmarks/export.py                      # all models, an hour
-    PYTHONPATH=tests python benchmarks/export.py --models demo
-    PYTHONPATH=tests python benchmarks/export.py --run work_dirs/demo/training   # AP of a detector
+    PYTHONPATH=.:tests python benchmarks/export.py                      # all models, an hour
+    PYTHONPATH=.:tests python benchmarks/export.py --models demo
+    PYTHONPATH=.:tests python benchmarks/export.py --run work_dirs/demo/training # AP of a detector
 
 Small models of each kind, as in tests/export, and models of configs/demo, with random weights. Each
 is exported by a process of its own, in one thread; imports do not count. Differences are relative

@@ -41,8 +41,19 @@ def read(picture):
     return image.convert('RGB')
 
 
+def padded(image):
+    """The last row or column of a long image repeated, as by predict."""
+    ratio = (about['resize'] or {}).get('ratio') or np.inf
+    least = np.ceil(max(image.size) / ratio)
+    below, right = (int(max(0, least - side)) for side in image.size[::-1])
+    return Image.fromarray(
+        np.pad(np.asarray(image), [(0, below), (0, right), (0, 0)], 'edge')
+    )
+
+
 def draw(picture, drawn):
-    image = read(picture)
+    given = read(picture)
+    image = padded(given)
     width, height = test_size(*image.size)
     smooth = (about['resize'] or {}).get('antialias')  # as the test pipeline
     pixels = np.asarray(
@@ -60,7 +71,7 @@ def draw(picture, drawn):
     pad = [(0, -side % about['multiple_of']) for side in (height, width)]
     pixels = np.pad(pixels, [*pad, (0, 0)]).transpose(2, 0, 1)[None]  # [1, 3, H, W]
     divisor = about.get('padded_to', 1)  # of the padding within the file
-    padded = [-(-side // divisor) * divisor for side in pixels.shape[:1:-1]]
+    inside_size = [-(-side // divisor) * divisor for side in pixels.shape[:1:-1]]
     outputs = dict(
         zip(about['outputs'], session.run(None, {'image': pixels}), strict=True)
     )
@@ -87,7 +98,7 @@ def draw(picture, drawn):
                     mask
                 ) in masks:  # of the padded image, DEIM's at a quarter of its size
                     mask = np.float32(mask) - 0.5 * (mask.dtype == bool)
-                    ends = np.divide((width, height), padded) * mask.shape[::-1]
+                    ends = np.divide((width, height), inside_size) * mask.shape[::-1]
                     mask = Image.fromarray(mask).resize(
                         image.size, Image.BILINEAR, (0, 0, *ends)
                     )
@@ -101,7 +112,7 @@ def draw(picture, drawn):
         print(
             f'{picture}: highest score {outputs["scores"].max():.2f}, drawn from {least}'
         )
-    image.save(drawn)
+    image.crop((0, 0, *given.size)).save(drawn)
 
 
 if given.is_dir():
