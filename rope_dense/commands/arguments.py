@@ -263,8 +263,8 @@ def add_training_options(parser: ToolParser) -> None:
         type=start_checkpoint,
         metavar='CHECKPOINT',
         help='start from the weights of this checkpoint of a whole model, or of the best one of a '
-        'run, with a new optimizer and schedule; heads of other sizes (another number of classes) '
-        'start anew',
+        'run, with a new optimizer and schedule; rows of classes with '
+        'equal names stay, other weights of other sizes start anew',
     )
     parser.add_switch(
         '--overwrite',
