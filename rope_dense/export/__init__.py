@@ -4,7 +4,8 @@ Others import::
 
     cases: check_file
     client: Frame
-    compare: Runner
+    compare: Runner, largest_difference, runners
+    exporter: graph_for
     file_model: FileModel
     graphs: GRAPHS, Graph, Preprocess
     trained: export_model, push_model

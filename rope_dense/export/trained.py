@@ -164,7 +164,7 @@ def size_advice_text(metadata: dict) -> str:
 def resize_of(cfg: Config, patch: int) -> dict | None:
     """The size of the test pipeline: of its first Resize; None without one. See ``Resize``."""
     loader = cfg.get('test_dataloader') or {}
-    pipeline = (loader.get('dataset') or {}).get('pipeline')
+    pipeline = (loader.get('dataset') or {}).get('pipeline') or ()
     for _, step, _ in size_steps(pipeline):
         if step.type.endswith('Resize'):
             break
