@@ -15,6 +15,7 @@ from helpers.grid import CONFIGS
 from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.export.trained import resize_of
+from rope_dense.models.deim.recipe import MASK_LOSSES
 from rope_dense.project.checks.schedule import check_schedule
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
@@ -100,8 +101,16 @@ def test_random_weights_have_queries_for_the_objects_and_small_batches(
 def test_masks_are_in_their_boxes_from_random_weights(
     data: Path, weights: str | None, masks: dict
 ) -> None:
-    cfg = load(data, 'realtime_masks', weights=weights)
-    assert cfg.model.bbox_head.masks == masks
+    head = load(data, 'realtime_masks', weights=weights).model.bbox_head
+    boxes = load(data, weights=weights).model.bbox_head
+    assert head.masks == masks
+    # Boxes are learned as without masks then: the same pairs, and weights as published.
+    is_random = weights is None
+    assert (head.matching == boxes.matching) == is_random
+    learned = (
+        boxes.loss_weights | dict(mask=1.0, dice=1.0) if is_random else MASK_LOSSES
+    )
+    assert head.loss_weights == learned
 
 
 def test_sizes_follow_from_one(data: Path) -> None:

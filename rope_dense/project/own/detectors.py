@@ -45,6 +45,7 @@ SHORT_RUN = 20_000  # images, each as often as it is trained on
 SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
 # Queries: with the published 100 of denoising a step on a CPU takes 1.4 times as long.
 RANDOM_QUERIES, RANDOM_DENOISING = 100, 20
+RANDOM_MASK_LOSSES = dict(mask=1.0, dice=1.0)
 RANDOM_REPEATS = 6  # queries that learn an object; its duplicates are left out
 MOST_QUERIES = 900  # as DINO's; three for each object of the fullest image up to there
 # Of an anchor or proposal in an ignored object, which is no background then.
@@ -224,7 +225,10 @@ def realtime_masks_config(own: OwnRealtime, data: OwnData) -> dict:
             augment['copyblend_prob'] = 0.0
     changed = with_masks(cfg, {})
     if own.weights is None:
-        changed['model']['bbox_head']['masks'] = dict(in_boxes=True)
+        head = changed['model']['bbox_head']
+        # The costs and weights of boxes stay: they are learned first, and masks in them.
+        head.update(masks=dict(in_boxes=True), loss_weights=RANDOM_MASK_LOSSES)
+        del head['matching']
     config = Config(cfg)
     config.merge_from_dict(changed)
     return config.to_dict()
