@@ -7,6 +7,7 @@ writes results.csv beside this file, a row for each arm, seed and distance.
 
 from __future__ import annotations
 
+import csv
 import time
 from pathlib import Path
 
@@ -128,6 +129,20 @@ def test(model: Model, distance: float) -> float:
         found, true = predicted == kind, labels == kind
         ratios.append((found & true).sum() / (found | true).sum())
     return 100 * torch.stack(ratios).mean().item()
+
+
+def table() -> list[str]:
+    """Lines of a markdown table of results.csv: mIoU of each arm and seed by distance."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    with open(RESULTS, newline='', encoding='utf-8') as file:
+        for row in csv.DictReader(file):
+            key = row['seed'], row['arm']
+            rows.setdefault(key, []).append(f'{float(row["mIoU"]):.1f}')
+    lines = [f'| seed | arm | {" | ".join(f"{at:g} m" for at in TESTED)} |']
+    lines.append('|--:|---|' + '---:|' * len(TESTED))
+    for key, scores in rows.items():
+        lines.append(f'| {" | ".join([*key, *scores])} |')
+    return lines
 
 
 if __name__ == '__main__':
