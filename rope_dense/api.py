@@ -153,7 +153,7 @@ class Model:
     @property
     def backbone(self) -> nn.Module:
         """The backbone of ``model``: images [B, C, H, W], normalised, to a tuple of maps."""
-        return self.model.backbone
+        return self.model.get_submodule('backbone')
 
     def __call__(
         self, images: Picture | Sequence[Picture], batch: int = 1

@@ -65,17 +65,18 @@ class ImageMaskDataset(BaseSegDataset):
         images = self.data_prefix['img_path']
         masks = self.data_prefix['seg_map_path']
         classes = self.metainfo['classes']
-        maps = {None: label_map(classes, self.values, self.void)}
+        labels = label_map(classes, self.values, self.void)
+        maps: dict[str | None, dict[float, int]] = {None: labels}
         for part, names in self.labelled.items():
             maps[part] = {}
-            for number, label in maps[None].items():
+            for number, label in labels.items():
                 is_known = label < len(classes) and classes[label] in names
                 maps[part][number] = label if is_known else IGNORED
         root = Path(self.data_root or '')
         found = []
         for image, mask in load_pairs(self.ann_file, images, masks, MASKS):
-            labels = maps[part_of(Path(image), root, self.labelled)]
-            about = dict(label_map=labels, reduce_zero_label=False, seg_fields=[])
+            part_labels = maps[part_of(Path(image), root, self.labelled)]
+            about = dict(label_map=part_labels, reduce_zero_label=False, seg_fields=[])
             found.append(dict(img_path=str(image), seg_map_path=str(mask), **about))
         return found
 

@@ -95,7 +95,9 @@ def test_the_detector_of_the_demo_finds_the_same_boxes(
     )
     assert 'colours         [[220, 20, 60]' in said
     assert "['circle', 'square', 'triangle', 'star', 'cross', 'ring']" in said
-    lines = re.findall(r'Largest difference .* in fp32 for noise \d x 3 x .*: (.*)', said)
+    lines = re.findall(
+        r'Largest difference .* in fp32 for noise \d x 3 x .*: (.*)', said
+    )
     found = [
         float(number) for line in lines for number in re.findall(r'(\S+) in \w+', line)
     ]

@@ -380,14 +380,14 @@ class SplitFile:
     def unlabelled(self, classes: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Annotations that ignore a class in all of an image that is not labelled for it."""
         for image_id, width, height, labelled in self.regions:
-            box = [0, 0, width, height]
+            box = (0.0, 0.0, float(width), float(height))
             for number, name in enumerate(classes, start=1):
                 if name not in labelled:
                     yield dict(
                         image_id=image_id,
                         category_id=number,
                         iscrowd=1,
-                        bbox=box,
+                        bbox=[*box],
                         area=width * height,
                         segmentation=[box_corners(box)],
                     )
