@@ -92,6 +92,13 @@ def test_a_file_is_right_at_every_size_and_has_what_it_needs(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_numbers_of_candidates_are_constants_at_a_fixed_size(tmp_path: Path) -> None:
+    """TensorRT's parser takes no computed K of TopK; at any size it follows the tokens."""
+    export(shallow(), tmp_path / 'deim.onnx', size=(96, 64))
+    assert_plain(tmp_path / 'deim.onnx')
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'make, format, sizes',
     [

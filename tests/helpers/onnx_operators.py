@@ -63,6 +63,8 @@ def refused(model: onnx.ModelProto) -> list[str]:
         types[tensor.name] = tensor.data_type
         constants[tensor.name] = tensor
     found = set()
+    dims = [dim for value in model.graph.input for dim in value.type.tensor_type.shape.dim]
+    is_fixed = all(dim.HasField('dim_value') for dim in dims)
     for node in model.graph.node:
         kind = node.op_type
         name = node.input[kind == 'Where'] if node.input else ''
@@ -76,6 +78,8 @@ def refused(model: onnx.ModelProto) -> list[str]:
         for name in node.input[place : place + 1]:
             if name and name not in constants:
                 found.add(f'{kind} with computed axes')
+        if kind == 'TopK' and is_fixed and node.input[1] not in constants:
+            found.add('TopK of a computed K')
         if kind == 'TopK' and node.input[1] in constants:
             largest = onnx.numpy_helper.to_array(constants[node.input[1]]).item()
             if largest >= LARGEST_K:
