@@ -11,7 +11,7 @@ own = dict(
     # blocks=4,  # the last ones only, without adapters
     # teacher='large',  # distil its features, instead; 'sliding': those of its own windows
     epochs=50,
-    batch_size=32,  # images per GPU
+    batch_size=None,  # images per GPU; None: 32, and 4 of a sliding teacher
     size=224,  # pixels: side of the square crops
     # channels=['red', 'green', 'blue', 'nir'],  # or a number, or bands from 1; with all 16 bits
     # mean=[...], std=[...], show=['nir', 'red', 'green'],  # of the images; default: from them

@@ -249,7 +249,6 @@ class OwnAdapt(Own):
     """The settings of configs/own/adapt.py, which trains a backbone on pictures without labels."""
 
     size: int = 224  # pixels: side of the square crops
-    batch_size: int | None = 32
     # Rank of adapters; None for 8, or 0 if there is another teacher than ``SLIDING``.
     lora: int | None = None
     # Without adapters: train the last ones only; None for all.
@@ -261,6 +260,11 @@ class OwnAdapt(Own):
     teacher_size: int | None = None
     # The largest side of the images of ``SLIDING`` over `size`, the smallest; None for 3.
     max_growth: float | None = None
+
+    @property
+    def images_each(self) -> int:
+        """Images of one process in an iteration; those of ``SLIDING`` are whole and larger."""
+        return self.batch_size or (4 if self.teacher == SLIDING else 32)
 
     def __post_init__(self) -> None:
         has_teacher = self.teacher not in (None, SLIDING)
