@@ -26,6 +26,7 @@ def misfit_text(model: nn.Module, error: Exception) -> str | None:
     if str(error) and not OF_SHAPES.search(str(error)):  # mmdet's FPN says nothing
         return None
     names = {child: name for name, child in model.named_children()}
+    names.pop(getattr(model, 'data_preprocessor', None), None)  # it sees no maps
     for frame, _ in traceback.walk_tb(error.__traceback__):
         part = frame.f_locals.get('self')
         if isinstance(part, nn.Module) and part in names and part is not backbone:

@@ -90,7 +90,7 @@ def test_the_detector_of_the_demo_finds_the_same_boxes(
     assert export([DEMO, checkpoint, str(path), *options, *OPTIONS]) == 0
     said = capsys.readouterr().out
     assert (
-        "resize          {'scale': [160, 160], 'keep_ratio': True, 'antialias': False}"
+        "resize          {'scale': [160, 160], 'keep_ratio': True, 'antialias': False, "
         in said
     )
     assert 'colours         [[220, 20, 60]' in said

@@ -102,9 +102,10 @@ def test_mask_rcnn_says_nothing_of_unlabelled_classes(data: Path) -> None:
     model = own_config(data, 'instance').model
     kinds = model.type, model.roi_head.bbox_head.type
     assert kinds == ('PartialMaskRCNN', 'PartialBBoxHead')
-    head = PartialBBoxHead(
-        num_classes=2, in_channels=4, roi_feat_size=1, fc_out_channels=4
-    )
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        head = PartialBBoxHead(
+            num_classes=2, in_channels=4, roi_feat_size=1, fc_out_channels=4
+        )
     head.unlabelled = [torch.tensor([1]), torch.tensor([], dtype=torch.long)]
     logits = torch.zeros(4, 3, requires_grad=True)
     rois = torch.tensor(

@@ -276,7 +276,7 @@ def test_what_cannot_be_chosen(segmentor: str, weights: str, fails: Fails) -> No
     for options, message in (
         ('--sizes 8', 'leave no token'),
         ('--sizes 64', 'nothing to choose'),
-        ('--scaling ntk:2', "type 'ntk'"),
+        ('--scaling ntk:2', "'ntk' changes the theta"),
         (
             '--sizes 96 --draws 100 --scaling linear:2 linear:3 linear:4',
             '--draws 100: to compare 3 settings of a size with the config takes 120',

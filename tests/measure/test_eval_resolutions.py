@@ -266,7 +266,7 @@ def test_bad_settings_stop_before_anything_is_tested(
     arguments = [segmentor.config, segmentor.checkpoint, '--work-dir', work_dir]
     for options, message in (
         (['--sizes', 64, 8], '--sizes 8: 8 x 12 pixels leave no token'),
-        (['--sizes', 64, '--scaling', 'none', 'ntk'], "type 'ntk'"),
+        (['--sizes', 64, '--scaling', 'none', 'ntk'], "'ntk' changes the theta"),
         (['--sizes', 64, '--window', '2'], '--window 2: all blocks'),
     ):
         assert run(*arguments, *options) == 2

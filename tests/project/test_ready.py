@@ -107,4 +107,6 @@ def test_a_training_that_starts_from_other_classes_says_so(
         )
         == 0
     )
-    assert f'warning: classes of the checkpoint: {names[-1]}' in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert f'load_from: classes kept: {", ".join(names)}; new: none' in said.out
+    assert 'classes of the checkpoint' not in said.err
