@@ -26,13 +26,13 @@ def misfit_text(model: nn.Module, error: Exception) -> str | None:
     if str(error) and not OF_SHAPES.search(str(error)):  # mmdet's FPN says nothing
         return None
     names = {child: name for name, child in model.named_children()}
-    names.pop(getattr(model, 'data_preprocessor', None), None)  # it sees no maps
     for frame, _ in traceback.walk_tb(error.__traceback__):
         part = frame.f_locals.get('self')
-        if isinstance(part, nn.Module) and part in names and part is not backbone:
+        name = names.get(part, '') if isinstance(part, nn.Module) else ''
+        if name and name not in ('backbone', 'data_preprocessor'):  # they see no maps
             channels = ', '.join(map(str, backbone.out_channels))
             return (
-                f'model.{names[part]} fails: {message_of(error)}; the maps of the backbone have '
+                f'model.{name} fails: {message_of(error)}; the maps of the backbone have '
                 f'channels {channels}: see in_channels, in_index or embed_dim of its neck and heads'
             )
     return None
