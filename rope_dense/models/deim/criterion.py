@@ -82,7 +82,7 @@ class Criterion:
     ========  ====================================================================================
     mal       matchability-aware loss of classes: the target of a pair is IoU ** gamma, and all
               other classes and queries are weighted by p ** gamma, those of a class in ignored
-              objects of this class by 0
+              objects of this class by 0 unless they are in a pair
     bbox      L1 distance of boxes
     giou      1 - GIoU of boxes
     fgl       fine-grained localisation: cross entropy of the two bins next to the distance of each
@@ -241,8 +241,9 @@ class Criterion:
         place = pairs.queries, targets.labels[pairs.targets]
         target = torch.zeros_like(logits).index_put(place, iou**self.gamma)
         weight = logits.detach().sigmoid() ** self.gamma
-        boxes_of_all = prediction.boxes.detach()
-        weight = weight * ~targets.are_ignored(boxes_of_all, logits.shape[1])
+        ignored = targets.are_ignored(prediction.boxes.detach(), logits.shape[1])
+        ignored = ignored.index_fill(0, pairs.queries, False)  # an object has one class
+        weight = weight * ~ignored
         weight = weight.index_put(place, torch.ones_like(iou))
         return F.binary_cross_entropy_with_logits(
             logits, target, weight, reduction='sum'
