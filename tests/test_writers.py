@@ -41,7 +41,7 @@ ALLOWED = {
     'data/panoptic:write_ids': 'into a given new file',
     'data/images/band_files:write_bands': 'into a given new file',
     'data/generated/shape_files': 'into a new folder of the owner',
-    'data/labels/canonical:SplitFile': 'into a new folder',
+    'data/labels/split_file:SplitFile': 'into a new folder',
     'data/labels/unlabelled:save_frames': 'into a new folder',
     'data/labels/kept': 'what is kept of own data: a folder of the program alone',
     'data/images/copies': 'copies, beside what is kept of own data',

@@ -1,7 +1,7 @@
 """Rows of classes in the weights of heads, kept by the names of their classes.
 
 A training that starts from a detector or segmentor of other classes takes, of each weight that has
-rows of classes, those of the classes that both have; the others keep their initial values. K
+rows of classes, the rows of classes that both have; the others keep their initial values. K
 classes of the file, N of the model.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from .keys import StateDict
 
 ROWS = 'class_rows'  # beside the state dict of a file that has been read
-# Of DEIM, DINO, Mask R-CNN and mmseg's heads; a last row beside those of classes is of none.
+# Of DEIM, DINO, Mask R-CNN and mmseg's heads; a last row beside the classes is of none.
 CLASS_WEIGHTS = re.compile(
     r'.*\b(selection\.cls|cls_branches\.\d+|denoising\.labels|label_embedding|fc_cls|fc_reg'
     r'|conv_logits|conv_seg)\.(weight|bias)'

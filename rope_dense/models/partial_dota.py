@@ -7,8 +7,9 @@ from mmengine.registry import METRICS
 from mmrotate.evaluation.metrics import DOTAMetric
 from torch import Tensor
 
+from .partial_labels import SLACK
+
 LEAST_IOU = 0.5  # of a prediction that has found its object
-SLACK = 1.0  # pixels between the sides of an image and of a box that covers it
 
 
 @METRICS.register_module()

@@ -231,7 +231,7 @@ class SlidingDistiller(UnlabelledModel):
             size.append(length)
             starts.append(tile_starts(side, length, int(self.overlap * length)))
         places = [*product(*starts)]
-        crops = [images[part_of(place, size, self.step)] for place in places]
+        crops = [images[window_at(place, size, self.step)] for place in places]
         stitched = []
         outputs = self.teacher(torch.cat(crops))
         for maps, stride in zip(outputs, self.teacher.out_strides, strict=True):
@@ -241,14 +241,14 @@ class SlidingDistiller(UnlabelledModel):
             count = maps.new_zeros(shape)
             windows = maps.split(len(images))  # K of [B, C, height, width]
             for place, window in zip(places, windows, strict=True):
-                part = part_of(place, size, tokens)
+                part = window_at(place, size, tokens)
                 total[part] += window
                 count[part] += 1
             stitched.append(total / count)
         return stitched
 
 
-def part_of(place: Sequence[int], size: Sequence[int], step: int) -> tuple[Any, ...]:
+def window_at(place: Sequence[int], size: Sequence[int], step: int) -> tuple[Any, ...]:
     """The index of a window in images or maps [..., H, W], whose steps are so many long."""
     rows, columns = (
         slice(step * start, step * (start + length))

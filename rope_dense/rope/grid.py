@@ -272,7 +272,7 @@ class RopeScaling:
 
     @property
     def has_ntk(self) -> bool:
-        """True if frequencies are changed as those of a theta."""
+        """True if frequencies are changed as by another theta."""
         return self.type == 'ntk' or self.ntk is not None
 
     def factors(self, height: int, width: int) -> tuple[float, float]:

@@ -81,8 +81,8 @@ class Criterion:
 
     ========  ====================================================================================
     mal       matchability-aware loss of classes: the target of a pair is IoU ** gamma, and all
-              other classes and queries are weighted by p ** gamma, those of a class in ignored
-              objects of this class by 0 unless they are in a pair
+              other classes and queries are weighted by p ** gamma, or by 0 in ignored
+              objects of the class, unless a query is in a pair
     bbox      L1 distance of boxes
     giou      1 - GIoU of boxes
     fgl       fine-grained localisation: cross entropy of the two bins next to the distance of each

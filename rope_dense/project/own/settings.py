@@ -263,7 +263,7 @@ class OwnAdapt(Own):
 
     @property
     def images_each(self) -> int:
-        """Images of one process in an iteration; those of ``SLIDING`` are whole and larger."""
+        """Images of one process in an iteration; ``SLIDING`` takes whole, larger ones."""
         return self.batch_size or (4 if self.teacher == SLIDING else 32)
 
     def __post_init__(self) -> None:
