@@ -7,20 +7,18 @@ writes classify.csv beside this file, a row for each position, scaling and size.
 
 from __future__ import annotations
 
-import csv
 import sys
 import time
 from pathlib import Path
 
 import cv2
+import kinds  # noqa: F401, registers FIRE
 import numpy as np
 import torch
 import torch.nn.functional as F
-import kinds  # noqa: F401, registers FIRE
 from torch import Tensor, nn
 
 from rope_dense.backbones import RoPEViT
-from rope_dense.rope import RopeScaling
 from rope_dense.utils.disk import atomic_write_text
 
 RESULTS = Path(__file__).parent / 'classify.csv'
@@ -57,7 +55,7 @@ def main() -> None:
         model = train(settings, training)
         print(f'{position}: trained in {time.process_time() - began:.0f} s', flush=True)
         for scaling in ('none', 'linear') if position == 'axial' else ('none',):
-            model.backbone.set_rope_scaling(RopeScaling(scaling))
+            model.backbone.set_rope_scaling(dict(type=scaling))
             for factor in FACTORS:
                 score = test(model, chosen, truth, factor)
                 lines.append(f'{position},{scaling},{factor:.2f},{score:.1f}')
