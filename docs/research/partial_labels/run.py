@@ -77,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--data', type=Path, required=True)
     parser.add_argument('--out', type=Path, required=True)
     parser.add_argument('--seeds', type=int, nargs='+', default=[0, 1, 2])
+    parser.add_argument('--arms', nargs='+', choices=ARMS, default=ARMS)
     args = parser.parse_args(argv)
     rows = []
     if RESULTS.exists():
@@ -84,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             rows = [*csv.DictReader(file)]
     done = {(row['arm'], int(row['seed'])) for row in rows}
     for seed in args.seeds:
-        for arm in ARMS:
+        for arm in args.arms:
             if (arm, seed) in done:
                 continue
             rows.append(run_arm(args.data.resolve(), args.out.resolve(), arm, seed))
