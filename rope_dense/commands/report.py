@@ -44,8 +44,8 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         '--miss',
         type=float,
         metavar='SHARE',
-        help='detectors: seek the thresholds at which at most this share of the objects of new '
-        'images like these is missed, in expectation; predict --score report uses them',
+        help='seek the thresholds at which at most this share of the objects (segmentors: pixels) '
+        'of new images like these is missed, in expectation; predict --score report uses them',
     )
     parser.add_argument(
         '--margin',

@@ -2,7 +2,7 @@
 
 Others import::
 
-    files: coco_annotations
+    files: class_scores, coco_annotations
     images: predict
     inferencer: build_inferencer, predict_batch
     large: LargeRequest, predict_large

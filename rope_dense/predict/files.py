@@ -240,6 +240,13 @@ def coco_annotations(
     return results
 
 
+def class_scores(sample: BaseDataElement) -> np.ndarray:
+    """The probability of each class of a segmentor, float16 [K, H, W]."""
+    logits = sample.seg_logits.data.float()
+    likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
+    return likely.half().numpy()
+
+
 class SegmentationFiles(Writer):
     """A label image for each image, `out`/labels/NAME.png, beside pictures.
 
@@ -259,10 +266,8 @@ class SegmentationFiles(Writer):
     ) -> Written:
         self.write_labels(source, sample.pred_sem_seg.data[0].numpy())
         if self.output.wanted.scores and 'seg_logits' in sample:
-            logits = sample.seg_logits.data.float()
-            likely = logits.softmax(0) if len(logits) > 1 else logits.sigmoid()
             path = path_in(SCORES, source, '.npy')
-            self.write(source, path, array_content(likely.half().numpy()))
+            self.write(source, path, array_content(class_scores(sample)))
         drawn = draw(self.visualizer, source.picture, image, sample, with_labels=False)
         return drawn, {}
 

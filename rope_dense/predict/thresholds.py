@@ -53,8 +53,7 @@ def least_scores(
         if promise:
             scores |= promised_scores(promise, run)
             continue
-        rows = content.get('classes', ())
-        for row in rows[1:]:  # the first is their mean
+        for row in content.get('classes', ())[1:]:  # the first is their mean
             if row.get('f1'):
                 scores[row['class']] = row['threshold']
     other = scores.pop('')
@@ -77,14 +76,23 @@ def promised_scores(promise: dict[str, Any], run: Path) -> dict[str, float]:
 
 
 def read_report(run: Path, checkpoint: str) -> dict[str, Any]:
-    """The content of the report of a run; ValueError if it is of another checkpoint, or missing."""
+    """The content of the report of a run.
+
+    ValueError if it is of another checkpoint, of no detector, or missing.
+    """
     file = run / 'report' / 'report.json'
     if not file.is_file():
         raise ValueError(
             f'--score {REPORT}: no {file}; write it by rope-dense report {run}'
         )
     content = json.loads(file.read_text(encoding='utf-8'))
-    reported = content.get('about', {}).get('checkpoint', 'an unknown checkpoint')
+    about = content.get('about', {})
+    if 'kind' not in about:
+        raise ValueError(
+            f'--score {REPORT}: is of boxes, and {file} is not; compare thresholds of pixels with '
+            'the files of --scores'
+        )
+    reported = about.get('checkpoint', 'an unknown checkpoint')
     digest = content.get('checkpoint_sha256')
     if digest:
         is_same = digest == hash_of(checkpoint)

@@ -40,7 +40,7 @@ from .predictions import (
     picture_reader,
     predict_samples,
 )
-from .promise import add_promise
+from .promise import OBJECTS, add_promise, found_objects
 from .record import LOST, NUMBER, Line, Row, ScoreRange
 from .suspects import add_suspects, find_suspects
 
@@ -162,7 +162,7 @@ def add_matches(
         kind='masks' if masks else 'boxes',
     )
     add_classes(page, classes, counts, cuts, coco_aps(matches, len(classes)))
-    add_promise(page, matches, classes)
+    add_promise(page, found_objects(matches), classes, OBJECTS)
     add_errors(page, matches, at_cuts)
     add_precision_recall(page, classes, by_class, counts)
     add_confusion(page, confusion(at_cuts, len(classes)), classes)

@@ -27,9 +27,9 @@ class ScoreRange(TypedDict):
 class Promise(TypedDict):
     """The thresholds that keep a promise, see ``promise``.
 
-    `miss`, `margin`: shares of the objects that may be missed, and be found but not contained in
-    their boxes, None for any. `rows`: of all objects, then of each class. `thresholds`: by class,
-    of predictions that keep both promises; empty if there is none.
+    `miss`, `margin`: shares of the objects or pixels that may be missed, and be found but not
+    contained in their boxes, None for any. `rows`: of all, then of each class. `thresholds`: by
+    class, of predictions that keep both promises; empty if there is none.
     """
 
     miss: float
@@ -88,7 +88,7 @@ class ReportRecord(Record):
         calibration: predictions by their scores.
         worst, best: images with their figures.
         suspects: the first suspect labels.
-        promise: of a detector, if one was asked for.
+        promise: of a detector or segmentor, if one was asked for.
         losses, metrics: lines of (step, value) by name.
         image_sizes: what eval-resolutions has measured.
     """

@@ -16,6 +16,7 @@ from mmseg.structures import SegDataSample
 from mmseg.visualization import SegLocalVisualizer
 
 from ..data.images.drawing import draw
+from ..predict.files import class_scores
 from ..project.model import num_things
 from ..utils.errors import UsageError
 from . import figures
@@ -31,6 +32,7 @@ from .predictions import (
     predict_samples,
     side_by_side,
 )
+from .promise import FOUND, PIXELS, add_promise, found_pixels
 from .record import Row
 
 Colour = tuple[int, int, int]
@@ -44,6 +46,7 @@ def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
     inside = np.zeros((len(classes), len(classes)), int)
     near = np.zeros_like(inside)
     images = 0
+    found = [np.empty(0, FOUND)]
     ranked = Ranked()
     for sample in predict_samples(model, evaluated_loader(page, cfg)):
         if 'gt_sem_seg' not in sample or 'pred_sem_seg' not in sample:
@@ -55,6 +58,13 @@ def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
         is_near = boundary(truth)
         of_near = count_pixels(truth[is_near], predicted[is_near], len(classes))
         table = count_pixels(truth, predicted, len(classes))
+        if page.record.promise:
+            if 'seg_logits' not in sample or len(sample.seg_logits.data) < len(classes):
+                raise UsageError(
+                    '--miss: needs a score of each class for each pixel, which models of one score '
+                    'do not have, nor images in tiles'
+                )
+            found.append(found_pixels(class_scores(sample), truth, images))
         near += of_near
         inside += table - of_near
         images += 1
@@ -66,6 +76,7 @@ def add_segmentation(page: ReportPage, cfg: Config, model: BaseModel) -> None:
             ranked.add(mean, row, (truth, predicted))
     page.record.about['images'] = images
     add_classes(page, inside, near, classes)
+    add_promise(page, np.concatenate(found), classes, PIXELS)
     page.section('Confusion', 'Pixels by true and predicted class.')
     page.record.confusion = inside + near
     figure = figures.draw_matrix({'': page.record.confusion}, classes)

@@ -67,8 +67,9 @@ def report(
             resolutions.json of the work folder become part of the report.
         out: folder; by default report, in the work folder.
         device: by default a GPU if there is one.
-        miss, margin: shares of the objects of a detector that may be missed, and be found but
-            not contained in their boxes: thresholds and margins are sought, see ``promise``.
+        miss, margin: shares of the objects, or pixels, that may be missed, and of the objects that
+            may be found but not contained in their boxes: thresholds and margins are sought, see
+            ``promise``.
 
     Raises:
         UsageError, CheckpointError: settings, data or weights that cannot be used.
@@ -134,9 +135,13 @@ def write_report(
         raise UsageError(
             'report: it compares upright boxes; test rotated ones by rope-dense test'
         )
-    if promise and task != 'boxes':
+    if promise and task not in ('boxes', 'semantic'):
         raise UsageError(
-            f'--miss: needs objects with scores, and the task of the config is {task}'
+            f'--miss: needs objects or pixels with scores, and the task of the config is {task}'
+        )
+    if promise and promise['margin'] is not None and task == 'semantic':
+        raise UsageError(
+            '--margin: is of boxes, and the task of the config is semantic'
         )
     with Results(out, NAME) as results:
         results.check(report_files(out, task))

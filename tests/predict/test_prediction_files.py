@@ -281,14 +281,15 @@ def test_least_scores_of_classes(tmp_path: Path) -> None:
     report.parent.mkdir()
     digest = hash_of(str(checkpoint))
     of_another = dict(
-        about=dict(checkpoint='runs/other.pth')
+        about=dict(checkpoint='runs/other.pth', kind='boxes')
     )  # by its name, without a digest
-    by_name = dict(about=dict(checkpoint='moved/best.pth'))
+    by_name = dict(about=dict(checkpoint='moved/best.pth', kind='boxes'))
     for about in (by_name, of_another | dict(checkpoint_sha256=digest)):
         report.write_text(json.dumps(about | dict(classes=rows)))
         expected = {'cat': 0.7, 'dog': 0.3, 'traffic=light': 0.9}
         assert least(['report', 'traffic=light=0.9']) == expected
-    for about in (of_another, by_name | dict(checkpoint_sha256='0'), {}):
+    no_name = dict(about=dict(kind='boxes'))
+    for about in (of_another, by_name | dict(checkpoint_sha256='0'), no_name):
         report.write_text(json.dumps(about | dict(classes=rows)))
         anew = f'not of {checkpoint}; write it anew by rope-dense report {tmp_path} {checkpoint}'
         with pytest.raises(ValueError, match=re.escape(anew)):
