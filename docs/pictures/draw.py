@@ -1,7 +1,8 @@
 """Draw the pictures of the guides, with the package's own functions.
 
 python docs/pictures/draw.py            # layers, windows, views, tiles and scores beside it
-python docs/pictures/draw.py OUT FOLDER [...]  # in OUT, and predictions.png of rope-dense predict
+python docs/pictures/draw.py OUT GIVEN [...]  # in OUT, and predictions.png, of folders of
+                                              # rope-dense predict or their pictures
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from PIL import Image
+from PIL import Image, ImageOps
 
 from rope_dense.backbones.windows import shifted_plan
 from rope_dense.data.generated.shapes import make_scene, render
@@ -209,17 +210,22 @@ def embeddings() -> Iterator[tuple[str, GridRoPE]]:
         yield f'Axial, {kind} for 28 x 28', rope
 
 
-def predictions(*folders: Path) -> Image.Image:
-    """The middle picture of each folder of predictions, 150 pixels high, beside each other."""
-    chosen = []
-    for folder in folders:
-        files = sorted((folder / 'pictures').iterdir())
-        image = Image.open(files[len(files) // 2])
-        chosen.append(image.resize((round(150 * image.width / image.height), 150)))
-    joined = Image.new('RGB', (sum(image.width for image in chosen), 150))
-    for index, image in enumerate(chosen):
-        joined.paste(image, (sum(before.width for before in chosen[:index]), 0))
-    return joined.quantize(200)
+TILE = 400, 300  # width and height of a picture of predictions
+
+
+def predictions(*given: Path) -> Image.Image:
+    """Pictures, or the middle ones of folders of predictions, in rows of three."""
+    width, height = TILE
+    rows = -(-len(given) // 3)
+    joined = Image.new('RGB', (min(len(given), 3) * width, rows * height), 'white')
+    for index, path in enumerate(given):
+        if path.is_dir():
+            files = sorted((path / 'pictures').iterdir())
+            path = files[len(files) // 2]
+        tile = ImageOps.pad(Image.open(path).convert('RGB'), TILE, color='white')
+        row, column = divmod(index, 3)
+        joined.paste(tile, (column * width, row * height))
+    return joined.quantize(256)
 
 
 def main(out: Path = Path(__file__).parent, *predicted: Path) -> None:
