@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from research.papers import as_run
-from rope_dense.measure.plot import draw_resolutions
+from rope_dense.measure.plot import plot_resolutions
 
 PICTURE = Path(__file__).parents[1] / 'sizes.png'
 LABELS = {
@@ -24,7 +24,9 @@ def main(out: Path = PICTURE) -> None:
     runs = [
         dict(as_run('table-a.4', row), label=label) for row, label in LABELS.items()
     ]
-    draw_resolutions(runs, 'accuracy/top1', out)
+    figure = plot_resolutions(runs, 'accuracy/top1')
+    figure.axes[0].set_ylabel('ImageNet top-1 accuracy (%)')
+    figure.savefig(out, dpi=150)
 
 
 if __name__ == '__main__':
