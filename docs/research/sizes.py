@@ -1,6 +1,6 @@
 """Draw docs/sizes.png: top-1 of the paper's ViT-B against image size, for each kind of position.
 
-    python docs/research/sizes.py
+    PYTHONPATH=. python docs/research/sizes.py
 
 The numbers are Table A.4 of Heo et al. (ECCV 2024), from research/paper_tables.yml.
 """
