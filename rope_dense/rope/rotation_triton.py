@@ -18,9 +18,9 @@ import os
 import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import torch
 import triton
@@ -47,14 +47,29 @@ TOLERANCES = {torch.float32: 5e-5, torch.bfloat16: 2e-2}
 # to ten). The fewer, the more images use cosines and sines that are in registers.
 PROGRAMS = 4096
 THREADS = 128
+PLAIN = (Tensor, nn.Parameter)  # types of tensors that the kernel takes
+
+
+class Plan(NamedTuple):
+    """What is the same in all launches for tensors of the same sizes and strides.
+
+    Attributes:
+        programs: how many run.
+        slots: of the gradient of the angles.
+        numbers: the kernel's arguments behind its tensors.
+        constants: its constants.
+    """
+
+    programs: int
+    slots: int
+    numbers: tuple[int, ...]
+    constants: dict[str, int | bool]
 
 
 def rotate_triton(
     qkv: Tensor, cos_sin: Tensor, layout: PairLayout, num_prefix_tokens: int
 ) -> Tensor:
     """See ``rotate_complex``, which rotates what the kernel cannot take."""
-    if not is_supported(qkv):
-        return rotate_complex(qkv, cos_sin, layout, num_prefix_tokens)
     return launch(qkv, cos_sin, layout, num_prefix_tokens)[0]
 
 
@@ -66,19 +81,8 @@ def triton_backward(
     rotated: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
     """See ``complex_backward``. The gradient of the angles is in float32."""
-    if not is_supported(grad):
-        return complex_backward(grad, cos_sin, layout, num_prefix_tokens, rotated)
     grad_qkv, sums = launch(grad, cos_sin, layout, num_prefix_tokens, True, rotated)
     return grad_qkv, None if sums is None else sums.sum_to_size(cos_sin.shape[:-1])
-
-
-def is_supported(qkv: Tensor) -> bool:
-    """Return whether the kernel takes ``qkv``: a plain tensor of whole pairs.
-
-    It counts the values of an image with 32 bits.
-    """
-    is_plain = type(qkv) in (Tensor, nn.Parameter)
-    return is_plain and qkv.shape[-1] % 2 == 0 and qkv.shape[1:].numel() < 2**31
 
 
 def launch(
@@ -92,36 +96,93 @@ def launch(
     """``source`` [B, N, S, h, D] rotated, backward by the opposite angles.
 
     If ``rotated`` is given, also returns [slots, n, h, P]; summed over slots it is the gradient of
-    the angles. If angles differ between images, each image has a slot.
+    the angles. If angles differ between images, each image has a slot. On a GPU, eager models wait
+    for the host: this calls little.
     """
-    batch, num_tokens, parts, heads, head_dim = source.shape
-    positions, _, pairs, _ = cos_sin.shape[-4:]
-    # Pairs: a thread loads two vectors of 128 bits.
-    block = THREADS * 16 // source.element_size()
-    blocks = -(-num_tokens * heads * head_dim // 2 // block)
-    images_each = 1 if cos_sin.dim() == 5 else max(1, batch * blocks // PROGRAMS)
-    slots = -(-batch // images_each)
-    source = source if source.stride(-1) == 1 else source.contiguous()
+    if type(source) not in PLAIN or not fits(source.shape):
+        if backward:
+            return complex_backward(source, cos_sin, layout, num_prefix_tokens, rotated)
+        return rotate_complex(source, cos_sin, layout, num_prefix_tokens), None
+    strides = source.stride()
+    if strides[-1] != 1:
+        source = source.contiguous()
+        strides = source.stride()
     target = torch.empty_like(source, memory_format=torch.contiguous_format)
+    has_sums = rotated is not None
+    plan = plan_launch(
+        (source.shape, strides, source.dtype),
+        (cos_sin.shape, cos_sin.stride()),
+        (layout, num_prefix_tokens, backward, has_sums),
+    )
     sums = None
     if rotated is not None:
         rotated = rotated.contiguous()
-        sums = target.new_empty(slots, positions, heads, pairs, dtype=torch.float32)
-    if not (source.numel() and cos_sin.numel()):
+        shape = plan.slots, cos_sin.shape[-4], source.shape[3], cos_sin.shape[-2]
+        sums = target.new_empty(shape, dtype=torch.float32)
+    if not plan.programs:
         return target.copy_(source), sums
-    table = cos_sin.expand(batch, -1, heads, -1, -1)  # what is shared has a stride of 0
-    tensors = source, target, cos_sin, rotated, sums
-    strides = *source.stride()[:-1], *target.stride()[:-1], *table.stride()[:-2]
+    run = rotate_kernel[(plan.programs,)]
+    arguments = source, target, cos_sin, rotated, sums, *plan.numbers
+    if has_several_gpus():
+        with torch.cuda.device_of(source):
+            run(*arguments, **plan.constants)
+    else:
+        run(*arguments, **plan.constants)
+    return target, sums
+
+
+@cache
+def has_several_gpus() -> bool:
+    """Return whether a tensor may be on another GPU than the current one."""
+    return torch.cuda.device_count() > 1
+
+
+@lru_cache(1024)
+def fits(shape: torch.Size) -> bool:
+    """Return whether the kernel takes a projection: whole pairs, values counted with 32 bits."""
+    return shape[-1] % 2 == 0 and shape[1:].numel() < 2**31
+
+
+@lru_cache(1024)
+def plan_launch(
+    source: tuple[torch.Size, tuple[int, ...], torch.dtype],
+    table: tuple[torch.Size, tuple[int, ...]],
+    settings: tuple[PairLayout, int, bool, bool],
+) -> Plan:
+    """The launch for a projection [B, N, S, h, D] and a table of cosines and sines.
+
+    Args:
+        source: shape, strides and type of the projection.
+        table: shape and strides.
+        settings: layout, prefix tokens, backward, and whether the angles have a gradient.
+    """
+    (batch, num_tokens, parts, heads, head_dim), strides, dtype = source
+    (*images, _, table_heads, pairs, _), table_strides = table
+    layout, num_prefix_tokens, backward, angle_grads = settings
+    # Pairs: a thread loads two vectors of 128 bits.
+    block = THREADS * 16 // dtype.itemsize
+    blocks = -(-num_tokens * heads * head_dim // 2 // block)
+    images_each = 1 if images else max(1, batch * blocks // PROGRAMS)
+    slots = -(-batch // images_each)
+    part = heads * head_dim
+    target_strides = num_tokens * parts * part, parts * part, part, head_dim
+    table_strides = (  # what is shared has a stride of 0
+        table_strides[0] if images else 0,
+        table_strides[-4],
+        table_strides[-3] if table_heads > 1 else 0,
+    )
     sizes = batch, num_tokens, num_prefix_tokens, images_each
     constants = dict(
         H=heads, D=head_dim, P=pairs, PARTS=parts, BLOCK=block, BACKWARD=backward
     )
-    constants |= dict(
-        INTERLEAVED=layout == 'interleaved', ANGLE_GRADS=rotated is not None
+    constants |= dict(INTERLEAVED=layout == 'interleaved', ANGLE_GRADS=angle_grads)
+    is_empty = 0 in source[0] or 0 in table[0]
+    return Plan(
+        0 if is_empty else slots * blocks,
+        slots,
+        (*strides[:-1], *target_strides, *table_strides, *sizes),
+        constants,
     )
-    with torch.cuda.device_of(source):
-        rotate_kernel[(slots * blocks,)](*tensors, *strides, *sizes, **constants)
-    return target, sums
 
 
 def why_not(device: torch.device, dtype: torch.dtype) -> str | None:

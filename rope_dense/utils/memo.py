@@ -41,6 +41,8 @@ def count_bytes(value: object) -> int:
 
 RESULTS: LRUCache[Hashable, object] = LRUCache(MAX_BYTES, getsizeof=count_bytes)
 LOCK = Lock()
+# As Triton and torch.compile ask for it: one call, where torch.cuda.current_stream makes a dozen.
+raw_stream: Any = getattr(torch._C, '_cuda_getCurrentRawStream', None)  # None: no CUDA
 ON_HOST: set[Callable] = set()  # see ``on_host``
 
 
@@ -83,7 +85,8 @@ def stream_of(device: torch.device) -> int | None:
     """The stream of a GPU that work is added to; None elsewhere."""
     if device.type != 'cuda' or not torch.cuda.is_initialized():
         return None
-    return torch.cuda.current_stream(device).cuda_stream
+    index = device.index
+    return raw_stream(torch.cuda.current_device() if index is None else index)
 
 
 class LastResult:

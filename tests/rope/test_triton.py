@@ -48,6 +48,12 @@ TABLES = {
 Rotation = Callable[[Tensor, Rotary, int], Tensor]
 
 
+@pytest.fixture(autouse=True)
+def no_plans() -> None:
+    """Plans of the settings that a test changes."""
+    triton_rotary.plan_launch.cache_clear()
+
+
 def by_kernel(qkv: Tensor, rotary: Rotary, num_prefix_tokens: int = 0) -> Tensor:
     table = rotary.cos_sin.float()
     settings = rotary.pair_layout, num_prefix_tokens, KERNEL
@@ -397,15 +403,16 @@ def test_a_device_chooses_once(monkeypatch: pytest.MonkeyPatch, usable: None):
 
 def test_what_the_kernel_cannot_take(monkeypatch: pytest.MonkeyPatch):
     """Is rotated by torch's own operations."""
-    monkeypatch.setattr(triton_rotary, 'launch', pytest.fail)
+    monkeypatch.setattr(triton_rotary, 'plan_launch', pytest.fail)
     odd, rotary = make_qkv(head_dim=7), make_rotary((POSITIONS, 1, 3), 'half')
     assert torch.equal(
         by_kernel(odd, rotary), rotate_complex(odd, rotary.cos_sin, 'half', 0)
     )
     huge = make_qkv(1, batch=1)[:, :, :, :1].expand(1, 2**26, 3, HEADS, 8)
-    assert not triton_rotary.is_supported(huge)
+    assert not triton_rotary.fits(huge.shape)
     with FakeTensorMode():
-        assert not triton_rotary.is_supported(torch.randn(1, 4, 3, 1, 4, device='cuda'))
+        fake, rotary = torch.randn(1, 4, 3, 1, 4), Rotary(torch.randn(4, 1, 2), 'half')
+        by_kernel(fake, rotary)
 
 
 @pytest.mark.slow
@@ -469,7 +476,7 @@ def test_the_grid_is_within_the_limits_of_cuda(
     monkeypatch.setattr(triton_rotary, 'rotate_kernel', Kernel())
     tokens = 2**31 // (3 * 16 * 64) - 1 if images < 2**20 else 1024
     qkv = torch.empty(images, tokens, 3, 16, 64, dtype=torch.bfloat16, device='meta')
-    assert triton_rotary.is_supported(qkv)
+    assert triton_rotary.fits(qkv.shape)
     angles = (images,) * has_own_angles + (tokens, 16, 32, 2)
     triton_rotary.launch(qkv, torch.empty(angles, device='meta'), 'half', 0)
     assert 0 < grids[0] < 2**31

@@ -7,7 +7,6 @@ from copy import deepcopy
 from dataclasses import fields, replace
 from functools import partial
 from threading import Event, Thread
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -213,13 +212,9 @@ def test_each_cuda_stream_has_its_own_results(monkeypatch: pytest.MonkeyPatch):
     empty, streams = torch.empty, iter([7, 8, 7, 8])
     monkeypatch.setattr(torch, 'empty', lambda size, device: empty(size))
     monkeypatch.setattr(torch.cuda, 'is_initialized', lambda: True)
-    monkeypatch.setattr(
-        torch.cuda,
-        'current_stream',
-        lambda device: SimpleNamespace(cuda_stream=next(streams)),
-    )
+    monkeypatch.setattr(memo, 'raw_stream', lambda index: next(streams))
     monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: False)
-    found = [made(device=torch.device('cuda')) for _ in range(4)]
+    found = [made(device=torch.device('cuda', 0)) for _ in range(4)]
     assert found[0] is found[2] and found[1] is found[3] and found[0] is not found[1]
 
 
@@ -263,13 +258,12 @@ def test_on_host_is_the_device_of_the_host_unless_a_graph_is_captured(
 
     assert made(1, device=torch.device('meta')).gather_index.is_meta
     made(2, device=CPU)
-    empty, cuda = torch.empty, torch.device('cuda')
+    empty, cuda = torch.empty, torch.device('cuda', 0)
     monkeypatch.setattr(torch, 'empty', lambda size, device: empty(size))
     monkeypatch.setattr(torch, 'zeros', lambda size, device: empty(size))
     monkeypatch.setattr(memo, 'send_to_device', lambda value, device: value)
     monkeypatch.setattr(torch.cuda, 'is_initialized', lambda: True)
-    stream = SimpleNamespace(cuda_stream=7)
-    monkeypatch.setattr(torch.cuda, 'current_stream', lambda device: stream)
+    monkeypatch.setattr(memo, 'raw_stream', lambda index: 7)
     for captures in (False, True):
         monkeypatch.setattr(
             torch.cuda, 'is_current_stream_capturing', lambda now=captures: now
