@@ -2,15 +2,15 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from .inventory import Inventory
-from .label_folder import LabelFolder, Read, Split, SplitFiles
-from .objects import Labelled, Report
+from .joined import each_once, join
+from .label_folder import LabelFolder, Read, Split
+from .objects import Report
 from .places import SPLITS
 from .splits import BY_HASH, TEST
 
@@ -79,32 +79,3 @@ def with_parts(folder: Any, parts: Sequence[Split]) -> Any:
         return [*names], each_once(found)
 
     return replace(joined, format=replace(folder.format, read=read_parts))
-
-
-def each_once(found: Sequence[Read]) -> Iterator[Labelled]:
-    """The images of several readings, each image of the first that has it."""
-    seen = set[Path]()
-    for _, items in found:
-        for item in items:
-            if item.file not in seen:
-                seen.add(item.file)
-                yield item
-
-
-def join(parts: Sequence[Split]) -> Split:
-    """One split with the files of several."""
-    # Of ``SplitFiles``, whose lists are keys of dicts, so that each is there once.
-    files = dict[str, Any]()
-    for part in parts:
-        for name, some in vars(part.files).items():
-            known = files.setdefault(name, {})
-            known |= some if isinstance(some, Mapping) else dict.fromkeys(some)
-        if part.source.is_file():
-            files['orphans'][part.source] = ''
-    return replace(
-        parts[0],
-        source=Path(os.path.commonpath([part.source for part in parts])),
-        images=Path(os.path.commonpath([part.images for part in parts])),
-        names=None,
-        files=SplitFiles(**files),
-    )

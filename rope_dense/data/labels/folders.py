@@ -14,6 +14,7 @@ from .dota import DOTA
 from .foreign import foreign_form
 from .geojson import GEOJSON
 from .inventory import Inventory
+from .joined import FOLDERS, find_in_folders
 from .label_folder import Format, LabelFolder
 from .labelme import LABELME
 from .maps import MASKS
@@ -35,11 +36,12 @@ def find_labels(
 ) -> LabelFolder:
     """The data set in a folder; ValueError for labels of no format, of several, or of no use.
 
-    The format, and COCO files below the folder, are recognised unless they are given.
+    The format, and COCO files below the folder, are recognised unless they are given; with
+    ``FOLDERS`` each folder in the folder is a data set.
     """
     root = inventory.root
     if format is not None:
-        check_choice('own.format', format, tuple(FORMATS))
+        check_choice('own.format', format, (*FORMATS, FOLDERS))
     if train or val:
         if format not in (None, COCO.name):
             raise ValueError(
@@ -48,6 +50,8 @@ def find_labels(
         named = find_coco(inventory, train, val)
         if named is not None:
             return named
+    if format == FOLDERS:
+        return find_in_folders(inventory, find_labels)
     asked = [*READERS] if format is None else [FORMATS[format]]
     forms = [form for form in asked if may_have(inventory, form)] or asked
     found = []
@@ -63,7 +67,10 @@ def find_labels(
     if len(found) > 1:
         names = ' and '.join(folder.format.title for folder in found)
         choices = ' or '.join(f'own.format={folder.format.name}' for folder in found)
-        raise ValueError(f'{root} has labels of {names}: choose one by {choices}')
+        raise ValueError(
+            f'{root} has labels of {names}: choose one by {choices}; own.format={FOLDERS} reads '
+            'each folder in it as a data set of its own'
+        )
     if not found:
         raise unknown_labels_error(inventory, forms, problems)
     notes = [*found[0].notes]

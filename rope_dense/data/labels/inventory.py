@@ -9,6 +9,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
@@ -82,6 +83,12 @@ class Inventory:
         return Inventory(
             self.root, self.channels, arrays=arrays, asked=self.asked, hides=hides
         )
+
+    def at(self, folder: Path) -> Inventory:
+        """The same inventory, of whose files the ones below a folder are the data set."""
+        part = copy(self)
+        part.root = folder
+        return part
 
     def include(self, place: Path) -> None:
         """List a folder, or take in a file alone, that is not in the inventory yet."""

@@ -145,7 +145,7 @@ class OwnObjects(Own):
     # Tiles without objects, at most, for each tile with objects.
     empty_tiles: float = 1.0
     least_share: float = 0.7  # of an object; less of it in a tile is ignored there
-    # A key of ``data.labels.folders.FORMATS``; None to recognise it.
+    # A key of ``data.labels.folders.FORMATS``, or 'folders'; None to recognise it.
     format: str | None = None
     # Train although more than a tenth of the objects cannot be used.
     partial: bool = False

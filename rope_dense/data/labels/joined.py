@@ -1,0 +1,114 @@
+"""Several data sets in one: splits of a folder, or the folders in a folder, of any formats."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from .files import class_name
+from .inventory import Inventory
+from .label_folder import Format, LabelFolder, Read, Split, SplitFiles
+from .objects import Labelled, Report
+from .splits import WORDS
+
+FOLDERS = 'folders'  # in the place of a format
+
+
+def find_in_folders(
+    inventory: Inventory, find: Callable[[Inventory], LabelFolder]
+) -> LabelFolder:
+    """The folders of a folder, each a data set of its own, as one data set.
+
+    Images are labelled for the classes of their folder, see ``Labelled``. ``find`` finds the data
+    set in a folder; ValueError as of ``find``, or if there is no folder.
+    """
+    root = inventory.root
+    found = {}
+    for place in inventory.subfolders(root).values():
+        found[place.name] = find(inventory.at(place))
+    if not found:
+        raise ValueError(f'own.format={FOLDERS}: {root} has no folder')
+    known = {name: classes_of(folder) for name, folder in found.items()}
+    splits = {}
+    for split in WORDS:
+        parts = [folder.splits[split] for folder in found.values()]
+        whole = join(parts)
+        without = [*whole.files.unlabelled]  # a file of their own, as all of COCO
+        for part in parts:
+            if not part.files.pairs:
+                without += inventory.images(part.images).by_path.values()
+        files = replace(whole.files, unlabelled=without)
+        splits[split] = replace(whole, images=root, inventory=inventory, files=files)
+
+    def read(whole: Split, classes: Sequence[str] | None, report: Report) -> Read:
+        split = next(split for split, part in splits.items() if part is whole)
+        items = []
+        for name, folder in found.items():
+            part = folder.splits[split]
+            _, some = folder.format.read(part, folder.classes, report)
+            items.append(labelled_for(some, frozenset(known[name])))
+        return classes or (), chain.from_iterable(items)
+
+    titles = ' and '.join(dict.fromkeys(x.format.title for x in found.values()))
+    notes = []
+    for name, folder in found.items():
+        notes += [f'{name}: {note}' for note in folder.notes]
+    return LabelFolder(
+        Format(FOLDERS, titles, (), find, read),
+        splits,
+        '; '.join(f'{name}/: {folder.split_by}' for name, folder in found.items()),
+        [*dict.fromkeys(chain.from_iterable(known.values()))],
+        tuple(notes),
+    )
+
+
+def classes_of(folder: LabelFolder) -> list[str]:
+    """The names of the classes of a data set: those that it lists, or that its objects have."""
+    names = dict[str, None]()
+    for part in folder.splits.values():
+        listed, items = folder.format.read(part, folder.classes, Report())
+        if not listed:
+            listed = sorted({shape.label for item in items for shape in item.shapes})
+        names |= dict.fromkeys(map(class_name, listed))
+    return [*names]
+
+
+def labelled_for(
+    items: Iterator[Labelled], classes: frozenset[str]
+) -> Iterator[Labelled]:
+    """The images, labelled for some classes, unless they say for which."""
+    for item in items:
+        if item.labelled is None:
+            item.labelled = classes
+        yield item
+
+
+def each_once(found: Sequence[Read]) -> Iterator[Labelled]:
+    """The images of several readings, each image of the first that has it."""
+    seen = set[Path]()
+    for _, items in found:
+        for item in items:
+            if item.file not in seen:
+                seen.add(item.file)
+                yield item
+
+
+def join(parts: Sequence[Split]) -> Split:
+    """One split with the files of several."""
+    # Of ``SplitFiles``, whose lists are keys of dicts, so that each is there once.
+    files = dict[str, Any]()
+    for part in parts:
+        for name, some in vars(part.files).items():
+            known = files.setdefault(name, {})
+            known |= some if isinstance(some, Mapping) else dict.fromkeys(some)
+        if part.source.is_file():
+            files['orphans'][part.source] = ''
+    return replace(
+        parts[0],
+        source=Path(os.path.commonpath([part.source for part in parts])),
+        images=Path(os.path.commonpath([part.images for part in parts])),
+        names=None,
+        files=SplitFiles(**files),
+    )
