@@ -15,7 +15,6 @@ from rope_dense.export.exporter import METADATA, trace
 from rope_dense.export.graphs import graph_of
 
 AXIAL = dict(type='AxialRoPE')
-LOG_AXIAL = dict(type='LogAxialRoPE')
 # Batch, height, width; one patch, odd, prime and very wide.
 SIZES = ((1, 8, 8), (3, 17, 300), (2, 113, 8), (1, 224, 112), (2, 97, 131))
 
@@ -56,8 +55,7 @@ TRACED = {
         rope=MIXED, attention=dict(type='TableBias'), arch=NAT_S
     ),
 }
-IN_ONNX = {
-    'mixed': lambda: vit(rope=MIXED, use_ape=True),
+IN_ONNX = {  # beside those of test_export_runtimes.py
     'dinov3': lambda: family('dinov3_small'),
     'eva02': lambda: family('eva02_base'),
     'sapiens2': lambda: family('sapiens2_01b'),
@@ -65,7 +63,6 @@ IN_ONNX = {
     'rice': lambda: family('rice_large'),
     'qwen3': lambda: family('qwen3_88m'),
     'pe-lang': lambda: family('pe_lang_large'),
-    'windows mixed': lambda: windowed(rope=MIXED),
     'log-axial with bias': lambda: windowed(
         rope=dict(type='LogAxialRoPE'),
         attention=dict(type='TableBias', resize='zeros'),
@@ -73,8 +70,6 @@ IN_ONNX = {
     ),
     'resformer': lambda: family('resformer_small'),
     'sine': lambda: vit(rope=None, use_ape='sine'),
-    'swin mixed with bias': lambda: swin(rope=MIXED, attention=dict(type='TableBias')),
-    'nat log-axial': lambda: nat(rope=LOG_AXIAL),
 }
 
 

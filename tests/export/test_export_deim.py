@@ -98,30 +98,6 @@ def test_numbers_of_candidates_are_constants_at_a_fixed_size(tmp_path: Path) -> 
     assert_plain(tmp_path / 'deim.onnx')
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    'make, format, sizes',
-    [
-        (ecdet, 'onnx', (*SMALL_SIZES, *SIZES, *ODD_SIZES)),
-        (
-            shallow,
-            'pt2',
-            (SMALL_SIZES[1], ODD_SIZES[1]),
-        ),  # whose files take 10 s to load
-    ],
-)
-@torch.no_grad()
-def test_kinds_of_models(
-    make: Any, format: str, sizes: Sequence[tuple[int, int, int]], tmp_path: Path
-) -> None:
-    model, path = make(), tmp_path / f'deim.{format}'
-    export(model, path)
-    run_file = program_of(path)
-    for batch, height, width in sizes:
-        image = pixels(batch, 3, height, width)
-        assert_alike(run_file(image), detected(model, image))
-
-
 @pytest.mark.parametrize(
     'format', ['onnx', pytest.param('pt2', marks=pytest.mark.slow)]
 )
@@ -145,26 +121,19 @@ def test_a_file_leaves_out_what_the_model_leaves_out(
         )
 
 
-@pytest.mark.slow
-@torch.no_grad()
-def test_a_published_size(tmp_path: Path) -> None:
-    """Padded to multiples of 32, as published."""
-    model, path = deim('m', divisor=32), tmp_path / 'deim.onnx'
-    metadata = export(model, path)
-    assert metadata['multiple_of'] == 1 and metadata['smallest_size'] == [1, 1]
-    run_file = program_of(path)
-    for batch, height, width in (*SIZES[:2], *ODD_SIZES[:2], (3, 17, 300)):
-        image = pixels(batch, 3, height, width)
-        assert_alike(run_file(image), detected(model, image))
+def published() -> DEIM:
+    """Padded to multiples of 32."""
+    return deim('m', divisor=32)
 
 
-@pytest.mark.parametrize('make', [shallow, deim, ecdet, on_swin])
+@pytest.mark.parametrize('make', [shallow, deim, ecdet, on_swin, published])
 @torch.no_grad()
-def test_fused_convolutions_compute_the_same(make: Any) -> None:
+def test_graphs_detect_as_mmdet(make: Any) -> None:
+    """With fused convolutions."""
     model = make()
     graph = graph_of(model)
     assert not [name for name, _ in graph.named_modules() if name.endswith('conv1x1')]
-    for batch, height, width in (SIZES[1], ODD_SIZES[1]):
+    for batch, height, width in (*SMALL_SIZES, *SIZES, *ODD_SIZES):
         image = pixels(batch, 3, height, width)
         assert_alike(list(graph(image)), detected(model, image))
 
@@ -194,35 +163,36 @@ def test_what_only_training_needs_is_left_out(last: int) -> None:
     assert all(parameter.grad is not None for parameter in needed)
 
 
-@torch.no_grad()
-def test_masks_are_those_of_the_detections() -> None:
-    model = masked()
-    graph, image = graph_of(model), pixels(2, 3, 75, 106)
-    names = [name for name, _ in graph.named_parameters() if 'mask_head.blocks' in name]
-    assert names and all('blocks.0' in name for name in names)
-    masks = graph(image)[graph.outputs.index('masks')]
-    assert masks.shape == (2, 30, 20, 28)
-    padded = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
-    assert torch.allclose(masks, model(padded, mode='tensor')[3], atol=1e-4)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize('in_boxes', [False, True])
 @torch.no_grad()
-def test_masks_of_a_file(in_boxes: bool, tmp_path: Path) -> None:
-    model, path = masked(), tmp_path / 'deim.onnx'
+def test_masks_are_those_of_the_detections(in_boxes: bool) -> None:
+    model = masked()
     model.bbox_head.mask_head.in_boxes = in_boxes
-    metadata = export(model, path)
-    assert metadata['outputs'] == ['scores', 'boxes', 'labels', 'masks']
-    run_file = program_of(path)
+    graph = graph_of(model)
+    assert [*graph.outputs] == ['scores', 'boxes', 'labels', 'masks']
+    names = [name for name, _ in graph.named_parameters() if 'mask_head.blocks' in name]
+    assert names and all('blocks.0' in name for name in names)
     for size in (SIZES[1], SIZES[2], *ODD_SIZES[:2]):
         image = pixels(size[0], 3, *size[1:])
-        *detections, masks = run_file(image)
+        *detections, masks = graph(image)
         assert_alike(detections, detected(model, image))
         padded = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
         expected = model(padded, mode='tensor')[3]
         assert masks.shape == expected.shape and expected.std() > 0.1
         assert (masks - expected).abs().max() <= 1e-3
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_masks_that_end_at_their_boxes(tmp_path: Path) -> None:
+    """A file of others is in test_export_runtimes.py."""
+    model, path = masked(), tmp_path / 'deim.onnx'
+    model.bbox_head.mask_head.in_boxes = True
+    export(model, path)
+    image = pixels(2, 3, *ODD_SIZES[1][1:])
+    *_, masks = program_of(path)(image)
+    padded = model.data_preprocessor(dict(inputs=list(image)), False)['inputs']
+    assert (masks - model(padded, mode='tensor')[3]).abs().max() <= 1e-3
 
 
 def with_all_tokens(model: DEIM) -> DEIM:

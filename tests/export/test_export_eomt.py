@@ -9,30 +9,24 @@ from torch import Tensor, nn
 
 from helpers.eomt import build_model
 from helpers.exported import (
-    assert_plain,
     assert_same,
     assert_segmented,
     pixels,
-    run,
-    session,
     sizes_from,
     strong,
 )
 from helpers.exported_models import eomt_segmentor
 from rope_dense.export import export
+from rope_dense.export.graphs import graph_of
 
 
-@pytest.mark.slow
 @torch.no_grad()
-def test_segmentor(tmp_path: Path) -> None:
-    model, path = eomt_segmentor(), tmp_path / 'eomt.onnx'
-    metadata = export(model, path, classes=['a', 'b', 'c'])
-    assert metadata['task'] == 'segmentation' and metadata['smallest_size'] == [16, 16]
-    assert_plain(path)
-    runtime = session(path)
-    for batch, *size in sizes_from(metadata):
+def test_graphs_segment_as_mmseg() -> None:
+    model = eomt_segmentor()
+    graph = graph_of(model)
+    for batch, *size in sizes_from(graph.min_side):
         image = pixels(batch, 3, *size)
-        assert_segmented(model, run(runtime, image), image)
+        assert_segmented(model, list(graph(image)), image)
 
 
 def predicted(model: nn.Module, image: Tensor) -> list[Tensor]:
@@ -45,17 +39,14 @@ def predicted(model: nn.Module, image: Tensor) -> list[Tensor]:
     return [classes.softmax(-1), masks.sigmoid()]
 
 
-@pytest.mark.slow
 @torch.no_grad()
-def test_detector(tmp_path: Path) -> None:
-    model, path = strong(build_model('panoptic', 'pmt')), tmp_path / 'pmt.onnx'
-    metadata = export(model, path)
-    assert metadata['task'] == 'masks' and metadata['outputs'] == ['classes', 'masks']
-    assert_plain(path)
-    runtime = session(path)
-    for batch, *size in sizes_from(metadata):
+def test_graphs_predict_as_mmdet() -> None:
+    model = strong(build_model('panoptic', 'pmt'))
+    graph = graph_of(model)
+    assert graph.task == 'masks' and [*graph.outputs] == ['classes', 'masks']
+    for batch, *size in sizes_from(graph.min_side):
         image = pixels(batch, 3, *size)
-        assert_same(run(runtime, image), predicted(model, image))
+        assert_same(graph(image), predicted(model, image))
 
 
 @pytest.mark.parametrize(

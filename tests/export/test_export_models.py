@@ -27,7 +27,6 @@ from helpers.exported_models import (
     five_channels,
     linear,
     mask2former,
-    program_of,
     retinanet,
     small_model,
     upernet,
@@ -43,24 +42,31 @@ from rope_dense.export.graphs import graph_of
 
 @pytest.mark.parametrize(
     'make, least',
-    [
-        (linear, 16),
-        pytest.param(upernet, 32, marks=pytest.mark.slow),  # halves the map
-        pytest.param(mask2former, 1, marks=pytest.mark.slow),
-    ],
+    [(linear, 16), (upernet, 32), (mask2former, 1)],  # the second halves the map
 )
 @torch.no_grad()
-def test_segmentors(
+def test_graphs_segment_as_mmseg(
     make: Callable[[Path], nn.Module], least: int, tmp_path: Path
 ) -> None:
-    model, path = make(tmp_path), tmp_path / 'segmentor.onnx'
+    model = make(tmp_path)
+    graph = graph_of(model)
+    assert graph.min_side == least
+    for size in sizes_from(least):
+        image = pixels(size[0], 3, *size[1:])
+        assert_segmented(model, list(graph(image)), image)
+
+
+@torch.no_grad()
+def test_a_segmentor(tmp_path: Path) -> None:
+    """test_export_runtimes.py has files of the others."""
+    model, path = linear(tmp_path), tmp_path / 'segmentor.onnx'
     metadata = export(model, path, classes=list('abcdefg'))
     assert metadata['task'] == 'segmentation' and metadata['classes'] == list('abcdefg')
     assert metadata['input']['mean'] == pytest.approx([123.675, 116.28, 103.53])
-    assert metadata['smallest_size'] == [least, least]
+    assert metadata['smallest_size'] == [16, 16]
     assert_plain(path)
     runtime = session(path)
-    for size in sizes_from(metadata):
+    for size in sizes_from(16):
         image = pixels(size[0], 3, *size[1:])
         assert_segmented(model, run(runtime, image), image)
 
@@ -107,29 +113,14 @@ def test_a_segmentor_that_slides_is_exported_for_whole_images(tmp_path: Path) ->
 # Detectors
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    'name, changes, least',
-    [
-        (
-            'dino_vitdet_rope_mixed',
-            SHALLOW | {'data_preprocessor.pad_size_divisor': 20},
-            21,
-        ),
-        ('dino_swin_rope_mixed', {}, 1),
-    ],
-)
 @torch.no_grad()
-def test_detectors(name: str, changes: dict, least: int, tmp_path: Path) -> None:
-    model, path = small_model(name, tmp_path, **changes), tmp_path / 'detector.onnx'
-    metadata = export(model, path)
-    assert metadata['outputs'] == ['scores', 'boxes', 'labels']
-    assert metadata['smallest_size'] == [least, least] and metadata['multiple_of'] == 1
-    assert_plain(path)
-    runtime = session(path)
-    for size in sizes_from(metadata):
+def test_dino_on_swin_detects_as_mmdet(tmp_path: Path) -> None:
+    model = small_model('dino_swin_rope_mixed', tmp_path)
+    graph = graph_of(model)
+    assert graph.min_side == 1
+    for size in sizes_from(1):
         image = pixels(size[0], 3, *size[1:])
-        assert_detected(run(runtime, image), detected(model, image))
+        assert_detected(list(graph(image)), detected(model, image))
 
 
 @pytest.mark.slow
@@ -151,6 +142,7 @@ def test_a_detector_at_a_fixed_size(tmp_path: Path) -> None:
 def test_candidates_of_retinanet_are_suppressed_as_by_mmdet(scores: float) -> None:
     model = retinanet(scores)
     graph, image = graph_of(model), pixels(2, 3, 256, 288)
+    assert graph.min_side == 1  # padded to a multiple of 32
     size = tuple(image.shape[2:])
     metainfo = dict(ori_shape=size, img_shape=size, scale_factor=(1.0, 1.0))
     samples = [DetDataSample(metainfo=metainfo) for _ in image]
@@ -171,20 +163,6 @@ def test_candidates_of_retinanet_are_suppressed_as_by_mmdet(scores: float) -> No
     assert all(
         count == 100 if scores == 0.2 else 0 < count < 100 for count in counts
     ), counts
-
-
-@pytest.mark.slow
-@torch.no_grad()
-def test_retinanet(tmp_path: Path) -> None:
-    model, path = retinanet(0.2), tmp_path / 'detector.onnx'
-    metadata = export(model, path)
-    assert_plain(path)
-    graph = graph_of(model)
-    assert metadata['smallest_size'] == [1, 1]  # padded to a multiple of 32
-    run_file = program_of(path)
-    for batch, height, width in (*sizes_from(metadata), (2, 256, 320)):
-        image = pixels(batch, 3, height, width)
-        assert_detected(run_file(image), list(graph(image)))
 
 
 def test_models_that_predict_in_another_way_are_refused(tmp_path: Path) -> None:

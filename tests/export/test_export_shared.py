@@ -26,8 +26,6 @@ from rope_dense.export.compare import compare_file
 from rope_dense.export.graphs import graph_of
 from rope_dense.models.shared_backbone import SharedBackbone
 
-pytestmark = pytest.mark.slow  # tests/commands/test_several_tasks.py has a quick one
-
 
 @pytest.fixture(scope='module')
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
@@ -47,26 +45,51 @@ def outputs(name: str, model: Any, image: Tensor) -> list[Tensor]:
     return [classes.softmax(-1), masks.sigmoid()]
 
 
-@pytest.mark.parametrize(
-    'first, suffix', [('depth', 'pt2'), ('masks', 'onnx'), ('boxes', 'onnx')]
+SHARED = ['classes_logits', 'classes_labels', 'features']
+OUTPUTS = dict(
+    boxes=['boxes_scores', 'boxes_boxes', 'boxes_labels'],
+    masks=['masks_classes', 'masks_masks'],
+    depth=['depth_depth'],
 )
-@torch.no_grad()
-def test_one_file_gives_what_each_model_gives(
-    first: str, suffix: str, tasks: dict[str, dict], tmp_path: Path
-) -> None:
-    """At sizes that were not traced, for any number of images."""
-    model = SharedBackbone(
+
+
+def of_two(tasks: dict[str, dict], first: str) -> SharedBackbone:
+    """A task and classes, and the features."""
+    return SharedBackbone(
         {name: tasks[name] for name in (first, 'classes')}, features=True
     )
-    path = tmp_path / f'all.{suffix}'
+
+
+@pytest.mark.parametrize('first', OUTPUTS)
+@torch.no_grad()
+def test_one_graph_gives_what_each_model_gives(
+    first: str, tasks: dict[str, dict]
+) -> None:
+    model = of_two(tasks, first)
+    graph = graph_of(model)
+    assert [*graph.outputs] == OUTPUTS[first] + SHARED and graph.task == 'several'
+    alone = {name: small.alone(tasks[name]) for name in (first, 'classes')}
+    same = assert_detected if first == 'boxes' else assert_same
+    for size in (
+        (1, 32, 64),
+        (2, 96, 32),
+    ):  # the models alone pad others to other multiples
+        image = pixels(size[0], 3, *size[1:])
+        *found, logits, labels, features = graph(image)
+        same(found, outputs(first, alone[first], image))
+        assert_segmented(alone['classes'], [logits, labels], image)
+        inputs = model.data_preprocessor(dict(inputs=list(image)))['inputs']
+        assert_same([features], [model(inputs)['features']])
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_one_file(tasks: dict[str, dict], tmp_path: Path) -> None:
+    """test_export_runtimes.py has one of other tasks."""
+    model = of_two(tasks, 'masks')
+    path = tmp_path / 'all.onnx'
     metadata = export(model, path)
-    of_first = dict(
-        boxes=['boxes_scores', 'boxes_boxes', 'boxes_labels'],
-        masks=['masks_classes', 'masks_masks'],
-        depth=['depth_depth'],
-    )
-    shared = ['classes_logits', 'classes_labels', 'features']
-    assert metadata['outputs'] == of_first[first] + shared
+    assert metadata['outputs'] == OUTPUTS['masks'] + SHARED
     assert metadata['tasks']['classes'] == dict(
         task='segmentation',
         outputs=['classes_logits', 'classes_labels'],
@@ -74,31 +97,17 @@ def test_one_file_gives_what_each_model_gives(
         classes=['a', 'b', 'c'],
     )
     assert metadata['task'] == 'several' and metadata['multiple_of'] == 1
-    if suffix == 'onnx':
-        assert_plain(path)
-        shapes = [tuple(weight.dims) for weight in onnx.load(path).graph.initializer]
-        mlps = (2 * small.C, small.C), (small.C, 2 * small.C)
-        assert sum(map(shapes.count, mlps)) == 2 * len(model.backbone.blocks)  # once
-    alone = {name: small.alone(tasks[name]) for name in (first, 'classes')}
-    same = assert_detected if first == 'boxes' else assert_same
-    run_file = program_of(path)
-    for size in (
-        (1, 32, 64),
-        (2, 96, 32),
-    ):  # the models alone pad others to other multiples
-        image = pixels(size[0], 3, *size[1:])
-        *found, logits, labels, features = run_file(image)
-        same(found, outputs(first, alone[first], image))
-        assert_segmented(alone['classes'], [logits, labels], image)
-        inputs = model.data_preprocessor(dict(inputs=list(image)))['inputs']
-        assert_same([features], [model(inputs)['features']])
+    assert_plain(path)
+    shapes = [tuple(weight.dims) for weight in onnx.load(path).graph.initializer]
+    mlps = (2 * small.C, small.C), (small.C, 2 * small.C)
+    assert sum(map(shapes.count, mlps)) == 2 * len(model.backbone.blocks)  # once
     image = pixels(3, 3, metadata['smallest_size'][0], 300)
-    *found, logits, _, features = run_file(image)
-    *expected, expected_logits, _, expected_features = graph_of(model)(image)
-    same(found, expected)
-    assert_same([logits, features], [expected_logits, expected_features])
+    classes, masks, logits, _, features = program_of(path)(image)
+    expected = graph_of(model)(image)
+    assert_same([classes, masks, logits, features], [*expected[:3], expected[-1]])
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_half_precision_at_a_fixed_size(tasks: dict[str, dict], tmp_path: Path) -> None:
     model = SharedBackbone(

@@ -54,9 +54,8 @@ def pixels(*shape: int) -> Tensor:
     return torch.randint(0, 256, shape, dtype=torch.uint8)
 
 
-def sizes_from(metadata: dict) -> list[tuple[int, int, int]]:
-    """(batch, height, width): the smallest of a file, very wide, prime and odd; none is traced."""
-    (least,) = {*metadata['smallest_size']}
+def sizes_from(least: int) -> list[tuple[int, int, int]]:
+    """(batch, height, width): the smallest of a graph, very wide, prime and odd ones."""
     return [(1, least, least), (3, max(17, least), 300), (2, 113, least), (2, 97, 131)]
 
 
@@ -118,14 +117,19 @@ def detected(model: nn.Module, image: Tensor) -> list[Tensor]:
     ]
 
 
-def assert_detected(actual: list[Tensor], expected: list[Tensor]) -> None:
-    """The same, but for the order of detections with nearly equal scores."""
-    assert_same(actual[:1], expected[:1])
-    scores = expected[0]
+def alone_in_order(scores: Tensor) -> Tensor:
+    """Which of the scores [B, N], the largest first, differ from those beside them."""
     gap = scores.diff(dim=1).abs() > 1e-4 * scores.max()
     end = torch.ones_like(gap[:, :1])
     alone = torch.cat([end, gap], 1) & torch.cat([gap, ~end], 1)
     assert alone.sum() >= len(scores)
+    return alone
+
+
+def assert_detected(actual: list[Tensor], expected: list[Tensor]) -> None:
+    """The same, but for the order of detections with nearly equal scores."""
+    assert_same(actual[:1], expected[:1])
+    alone = alone_in_order(expected[0])
     assert_same([actual[1][alone]], [expected[1][alone]])
     assert torch.equal(actual[2][alone], expected[2][alone])
 
