@@ -7,7 +7,6 @@ classes of the file, N of the model.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,34 +21,28 @@ CLASS_WEIGHTS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class KeptRows:
-    """The places of some rows of a weight, and their values."""
-
-    places: Tensor
-    values: Tensor
-
-
 def has_rows(key: str) -> bool:
     """True for a weight that has rows of classes."""
     return CLASS_WEIGHTS.fullmatch(key) is not None
 
 
-def take_rows(
+def keep_rows(
     weights: StateDict,
     expected: StateDict,
     sources: Sequence[int | None],
     number: int,
-) -> dict[str, KeptRows]:
-    """Take the weights that have rows of classes out, in place; returns the rows that stay.
+) -> list[str]:
+    """Give weights that have rows of classes the rows of the model, in place; returns their keys.
+
+    Rows of classes that the file does not have are NaN, see ``fill_rows``.
 
     Args:
         expected: weights of the model.
         sources: place of each class of the model in the file, or None, N.
         number: K.
     """
-    kept = {}
-    for key in [*filter(has_rows, weights)]:
+    kept = []
+    for key in filter(has_rows, weights):
         weight = weights[key]
         own = expected.get(key, weight[:0])
         each = 4 if '.fc_reg.' in key else 1  # sides of a box
@@ -57,21 +50,19 @@ def take_rows(
         fits = own.shape[1:] == weight.shape[1:]
         if not fits or rest not in (0, 1) or len(own) != each * len(sources) + rest:
             continue
-        pairs = [(new, old) for new, old in enumerate(sources) if old is not None]
-        rows = [
-            (each * new + i, each * old + i) for new, old in pairs for i in range(each)
-        ]
-        if rest:
-            rows.append((len(own) - 1, len(weight) - 1))
-        places, from_places = torch.tensor(rows, dtype=torch.long).view(-1, 2).T
-        kept[key] = KeptRows(places, weight[from_places])
-        del weights[key]
+        rows = weight.new_full(own.shape, torch.nan).split(each)
+        theirs = weight.split(each)
+        for row, source in zip(rows, [*sources, number][: len(rows)], strict=True):
+            if source is not None:
+                row.copy_(theirs[source])
+        weights[key] = torch.cat(rows)
+        kept.append(key)
     return kept
 
 
 def fill_rows(checkpoint: dict, own: Mapping[str, Tensor]) -> None:
     """Complete the state dict of a file that has been read, by rows of the model."""
-    for key, rows in checkpoint.get(ROWS, {}).items():
-        weight = own[key].detach().cpu().clone()
-        weight[rows.places] = rows.values.to(weight.dtype)
-        checkpoint['state_dict'][key] = weight
+    weights = checkpoint['state_dict']
+    for key in checkpoint.get(ROWS, ()):
+        start = own[key].detach().to(weights[key])
+        weights[key] = weights[key].where(~weights[key].isnan(), start)

@@ -20,6 +20,7 @@ Others import::
     labels.canonical: check_left_out, write_canonical
     labels.coco_files: load_coco
     labels.evaluated: ALL, ASKED, evaluated
+    labels.files: check_parts, part_of
     labels.folders: find_labels
     labels.foreign: form_by_name
     labels.inventory: Inventory

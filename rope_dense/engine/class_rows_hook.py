@@ -8,7 +8,7 @@ from .train_loop import AnyRunner
 
 
 class ClassRowsHook(Hook):
-    """Completes the weights of a checkpoint by the model's own rows of classes, see ``take_rows``.
+    """Completes the weights of a checkpoint by the model's own rows of classes, see ``keep_rows``.
 
     They are initialised by then, and equal in all processes.
     """

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+import torch
 from mmcv.ops import box_iou_rotated
 from mmengine.registry import METRICS
 from mmrotate.evaluation.metrics import DOTAMetric
-from torch import Tensor
 
 from .partial_labels import SLACK
 
@@ -22,28 +22,23 @@ class PartialDOTAMetric(DOTAMetric):
 
     def process(self, data_batch: Sequence[dict], data_samples: Sequence[dict]) -> None:
         """Add a batch of data samples, without the predictions that do not count."""
-        counted = []
-        for sample in data_samples:
-            found = sample['pred_instances']
-            kept = (
-                counted_predictions(sample) if sample['gt_instances'] else slice(None)
-            )
-            found = {name: found[name][kept] for name in ('bboxes', 'scores', 'labels')}
-            counted.append(dict(sample, pred_instances=found))
-        super().process(data_batch, counted)
+        super().process(data_batch, [*map(counted, data_samples)])
 
 
-def counted_predictions(sample: dict) -> Tensor:
-    """Which predictions [N] of a sample count."""
+def counted(sample: dict) -> dict:
+    """A sample with the predictions that count."""
     found = sample['pred_instances']
     truth = sample['gt_instances']
+    if not truth:  # a test without labels
+        return sample
     ignored = sample['ignored_instances']
-    height, width = sample['ori_shape'][:2]
     sides = ignored['bboxes'][:, 2:4].sort(1).values
-    least = sides.new_tensor(sorted([height, width])) - SLACK
+    least = sides.new_tensor(sorted(sample['ori_shape'][:2])) - SLACK
     unlabelled = ignored['labels'][(sides >= least).all(1)]
-    is_open = (found['labels'][:, None] == unlabelled.to(found['labels'])).any(1)
+    labels = found['labels']
     overlaps = box_iou_rotated(found['bboxes'].float(), truth['bboxes'].float())
-    is_same = found['labels'][:, None] == truth['labels'].to(found['labels'])
+    is_same = labels[:, None] == truth['labels'].to(labels)
     has_found = ((overlaps >= LEAST_IOU) & is_same).any(1)
-    return has_found | ~is_open
+    kept = has_found | ~torch.isin(labels, unlabelled.to(labels))
+    some = {name: found[name][kept] for name in ('bboxes', 'scores', 'labels')}
+    return dict(sample, pred_instances=some)

@@ -26,9 +26,8 @@ class PartialMaskRCNN(MaskRCNN):
     def loss(self, batch_inputs: Tensor, batch_data_samples: SampleList) -> dict:
         """mmdet's losses."""
         head = self.roi_head.bbox_head
-        head.unlabelled = []
-        for sample in batch_data_samples:
-            head.unlabelled.append(take_unlabelled(sample, head.num_classes))
+        number = head.num_classes
+        head.unlabelled = [take_unlabelled(x, number) for x in batch_data_samples]
         return super().loss(batch_inputs, batch_data_samples)
 
 

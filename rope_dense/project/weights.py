@@ -21,7 +21,7 @@ from ..checkpoints.channels import (
     example_of_sources,
     rgb_keys,
 )
-from ..checkpoints.class_rows import ROWS, KeptRows, has_rows, take_rows
+from ..checkpoints.class_rows import ROWS, has_rows, keep_rows
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import keys_text
 from ..checkpoints.fetch import Location, fetch
@@ -133,15 +133,15 @@ def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
 
 def keep_class_rows(
     cfg: Config, model: nn.Module, checkpoint: dict, weights: StateDict
-) -> dict[str, KeptRows]:
-    """Take rows of classes that the training has, too, out of weights to start from; says which.
+) -> list[str]:
+    """Give weights to start from the rows of the training's classes, in place; says which stay.
 
     Their names are equal, or equal by ``own.same_as``. UsageError for a name there that neither
-    has.
+    has. Returns the keys of these weights, see ``keep_rows``.
     """
     expected = model.state_dict()
     if not cfg.get('train_dataloader'):
-        return {}
+        return []
     _, dataset = next(datasets_of(cfg, 'train_dataloader'))
     names = list(class_info(cfg, dataset).get('classes') or ())
     stored = list(stored_classes(checkpoint).get('classes', ()))
@@ -151,7 +151,7 @@ def keep_class_rows(
             'order, else they start anew'
         )
     if not stored or not names or stored == names:
-        return {}
+        return []
     others = {}
     for pair in (cfg.get('own') or {}).get('same_as') or ():
         name, _, other = pair.partition('=')
@@ -162,26 +162,19 @@ def keep_class_rows(
                     f'{", ".join(known)}'
                 )
         others[name] = other
-    sources: list[int | None] = []
-    for name in names:
-        theirs = others.get(name, name)
-        sources.append(stored.index(theirs) if theirs in stored else None)
-    rows: dict[str, KeptRows] = {}
+    theirs = [others.get(name, name) for name in names]
+    sources = [stored.index(name) if name in stored else None for name in theirs]
+    rows = []
     if cfg.get('runner_type', 'Runner') == 'Runner':  # sharded weights have no rows
-        rows = take_rows(weights, expected, sources, len(stored))
-    new = [n for n, place in zip(names, sources, strict=True) if place is None]
-    kept = [name for name in names if name not in new]
-    if rows:
-        print(
-            f'load_from: classes kept: {", ".join(kept) or "none"}; '
-            f'new: {", ".join(new) or "none"}'
-        )
-    else:
-        print(
-            f'warning: no rows of classes are kept; classes of the checkpoint: '
-            f'{", ".join(stored)}; of the data: {", ".join(names)}',
-            file=sys.stderr,
-        )
+        rows = keep_rows(weights, expected, sources, len(stored))
+    kept = [name for name in names if rows and others.get(name, name) in stored]
+    said = dict(
+        kept=kept,
+        new=[name for name in names if name not in kept],
+        left=[name for name in stored if name not in theirs],
+    )
+    parts = [f'{word}: {", ".join(some) or "none"}' for word, some in said.items()]
+    print(f'load_from: classes {"; ".join(parts)}')
     return rows
 
 

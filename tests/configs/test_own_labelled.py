@@ -201,7 +201,7 @@ def test_predictions_count_where_their_class_is_labelled(task: str, data: Path) 
             ['north=cow', 'sheep'],
             r'own.labelled: north has sheep, the classes are cow, dog',
         ),
-        (['east=cow'], r'no image has the folder or file east in its path'),
+        (['east=cow'], r'own.labelled: east is no folder or file in'),
         (['north=cow', 'val=cow'], r'own.labelled has it by north and by val'),
     ],
 )
@@ -223,10 +223,13 @@ def test_pixels_of_other_classes_are_ignored(tmp_path: Path) -> None:
     (tmp_path / 'classes.txt').write_text('background\ncow\ndog\n')
     own = dict(data_root=tmp_path, backbone='tiny', weights=None, size=32)
     with pytest.raises(
-        UsageError, match=r'own.labelled: sheep: no class; there are back'
+        UsageError, match=r'own.labelled: north has sheep, the classes are back'
     ):
         load_config('semantic', own=own | dict(labelled=['north=sheep']))
+    with pytest.raises(UsageError, match=r'own.labelled: nroth is no folder or file'):
+        load_config('semantic', own=own | dict(labelled=['nroth=cow']))
     cfg = load_config('semantic', own=own | dict(labelled=['north=cow']))
+    assert '1 of 2 images (north) label cow alone' in cfg.own_data
     for loader in (cfg.train_dataloader, cfg.val_dataloader):
         loader.dataset.pipeline = [dict(type='LoadClassMask')]
         with DefaultScope.overwrite_default_scope('mmseg'):

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...utils.progress import progress
 from .annotations import NO_OUTLINE, Rules, annotate, chosen_classes
-from .files import class_name
+from .files import check_parts, class_name
 from .inventory import Inventory
 from .kept import write_if_changed
 from .label_folder import LabelFolder, Split
@@ -185,7 +185,7 @@ def write_splits(
     note_classes(total, files, numbers)
     note_labelled(total, files, chosen)
     if not first.inventory.asked:  # of the training's own folder
-        check_labelled(files, chosen, labelled)
+        check_parts(labelled, chosen, first.inventory.root, first.inventory.files)
     for name in sorted(unchosen) if first.inventory.asked else ():
         total.note('class that the run does not have (not evaluated)', name)
     return dict(splits=splits, text=report_text(folder, splits, total))
@@ -246,32 +246,10 @@ def note_labelled(
     for split, file in files.items():
         total = len(file.names)
         for name in classes:
-            count = 0
-            for region in file.regions:
-                count += name not in region.labelled
+            count = sum(name not in region.labelled for region in file.regions)
             if count:
                 kind = f'class that not all {WORDS[split]} images label (not learned in the others)'
                 report.note(kind, f'{name} ({total - count} of {total})')
-
-
-def check_labelled(
-    files: Mapping[str, SplitFile],
-    classes: Sequence[str],
-    labelled: Mapping[str, frozenset[str]],
-) -> None:
-    """Raise ValueError for parts of ``labelled`` without an image, or names that are no class."""
-    known = {region.labelled for file in files.values() for region in file.regions}
-    for part, names in labelled.items():
-        unknown = sorted(names.difference(classes))
-        if unknown:
-            raise ValueError(
-                f'own.labelled: {part} has {", ".join(unknown)}, the classes are '
-                f'{", ".join(classes)}'
-            )
-        if names not in known:
-            raise ValueError(
-                f'own.labelled: no image has the folder or file {part} in its path'
-            )
 
 
 def report_text(

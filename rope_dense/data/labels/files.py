@@ -255,6 +255,26 @@ def class_names(names: Sequence[object], place: object) -> tuple[str, ...]:
     return tuple(numbers)
 
 
+def check_parts(
+    parts: Mapping[str, Collection[str]],
+    classes: Sequence[str],
+    root: Path,
+    files: Collection[str],
+) -> None:
+    """Raise ValueError for a part or a name of ``own.labelled`` that no file or class has."""
+    for part, names in parts.items():
+        if not any(part_of(Path(file), root, (part,)) for file in files):
+            raise ValueError(
+                f'own.labelled: {part} is no folder or file in {root}, nor in its folders'
+            )
+        unknown = sorted({*names}.difference(classes))
+        if unknown:
+            raise ValueError(
+                f'own.labelled: {part} has {", ".join(unknown)}, the classes are '
+                f'{", ".join(classes)}'
+            )
+
+
 def part_of(file: Path, root: Path, parts: Collection[str]) -> str | None:
     """The one of ``parts``, of folders or files, that a path below ``root`` has; None for none.
 

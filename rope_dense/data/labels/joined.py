@@ -52,15 +52,12 @@ def find_in_folders(
         return classes or (), chain.from_iterable(items)
 
     titles = ' and '.join(dict.fromkeys(x.format.title for x in found.values()))
-    notes = []
-    for name, folder in found.items():
-        notes += [f'{name}: {note}' for note in folder.notes]
     return LabelFolder(
         Format(FOLDERS, titles, (), find, read),
         splits,
         '; '.join(f'{name}/: {folder.split_by}' for name, folder in found.items()),
         [*dict.fromkeys(chain.from_iterable(known.values()))],
-        tuple(notes),
+        (*chain.from_iterable(folder.notes for folder in found.values()),),
     )
 
 

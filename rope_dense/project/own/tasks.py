@@ -1,9 +1,9 @@
 """The tasks of own data: their settings, and their data as files say them, without PyTorch."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 from ...data.classes import (
@@ -14,6 +14,7 @@ from ...data.classes import (
     read_classes,
 )
 from ...data.depth_maps import depth_lines, survey_depths
+from ...data.labels.files import check_parts, part_of
 from ...data.labels.inventory import Inventory
 from ...data.labels.maps import DEPTH, MASKS, find_maps
 from ...data.labels.splits import WORDS
@@ -24,6 +25,7 @@ from .data import (
     check_root,
     colours_of,
     find_objects,
+    files_in,
     find_own_maps,
     find_pictures,
     own_inventory,
@@ -114,6 +116,7 @@ def find_semantic(own: OwnSemantic, inventory: Inventory) -> OwnData:
             data_root=str(own.root), data_prefix=absent, ann_file='', **numbers
         )
         return OwnData(dict.fromkeys(WORDS, files), classes, palette, 1, '')
+    check_parts(own.labelled_parts, classes, inventory.root, inventory.files)
     labels = label_map(classes, numbers['values'], numbers['void'] or ())
     data = find_own_maps(
         own,
@@ -125,7 +128,13 @@ def find_semantic(own: OwnSemantic, inventory: Inventory) -> OwnData:
         'seg_map_path',
         **numbers,
     )
-    return replace(data, classes=classes, palette=palette)
+    text = data.text
+    images = files_in(data.files['train'])
+    parts = Counter(part_of(x, own.root, own.labelled_parts) for x in images)
+    for part, names in own.labelled_parts.items():
+        listed = ', '.join(sorted(names))
+        text += f'\n{parts[part]} of {len(images)} images ({part}) label {listed} alone'
+    return replace(data, classes=classes, palette=palette, text=text)
 
 
 def trained_classes(
@@ -135,11 +144,6 @@ def trained_classes(
     names, colours, values = read_named_classes(own)
     listed = ', '.join(names)
     labelled = {part: sorted(given) for part, given in own.labelled_parts.items()}
-    unknown = sorted({*chain(*labelled.values())} - {*names})
-    if unknown:
-        raise ValueError(
-            f'own.labelled: {", ".join(unknown)}: no class; there are {listed}'
-        )
     if values is not None and len(values) != len(names):
         raise ValueError(
             f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
