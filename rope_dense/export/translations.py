@@ -19,6 +19,7 @@ from . import anchors  # noqa: F401  # registers its operators
 
 op: Any = opset18  # whose types do not know that constants become tensors
 aten = torch.ops.aten
+END = torch.iinfo(torch.int64).max  # of an axis, in slices
 
 
 def flatten(x: Any, start: int = 0, end: int = -1) -> Any:
@@ -118,25 +119,28 @@ def grid_sampler(x: Any, grid: Any, mode: int, padding: int, corners: bool) -> A
     if (mode, padding) != (0, 0):
         raise ValueError('grid_sample must be bilinear, with zeros outside')
     shape = op.Shape(x)
-    sides = op.Cast(op.Gather(shape, [3, 2]), to=1)  # W, H
-    last = op.Sub(sides, [1.0])
-    span = last if corners else sides
+    whole = op.Gather(shape, [3, 2])  # W, H
+    sides = op.Cast(whole, to=1)
+    span = op.Sub(sides, [1.0]) if corners else sides
     shifted = op.Mul(op.Add(op.Cast(grid, to=1), [1.0]), op.Mul(span, [0.5]))
     places = shifted if corners else op.Sub(shifted, [0.5])  # [N, h, w, 2]
     corner = op.Constant(value_floats=[0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0])
     corner = op.Reshape(corner, [4, 1, 1, 1, 2])
     cells = op.Add(op.Floor(places), corner)  # [4, N, h, w, 2]
-    inside = op.Min(op.Relu(cells), last)
     share = op.Sub([1.0], op.Abs(op.Sub(places, cells)))
+    # Integers, for tools that turn floats to half precision.
+    cells = op.Cast(cells, to=7)
+    zero = op.Constant(value_ints=[0])
+    inside = op.Min(op.Max(cells, zero), op.Sub(whole, [1]))
     share = op.Where(op.Equal(inside, cells), share, [0.0])
     share = op.CastLike(op.ReduceProd(share, [-1]), x)  # [4, N, h, w, 1]
-    one = op.Constant(value_floats=[1.0])
-    steps = op.Concat(one, op.Gather(sides, [0]), axis=0)
+    one = op.Constant(value_ints=[1])
+    steps = op.Concat(one, op.Gather(whole, [0]), axis=0)
     cell = op.ReduceSum(op.Mul(inside, steps), [-1], keepdims=0)  # [4, N, h, w]
     number = op.Squeeze(op.Slice(shape, [0], [1]))
     images = op.Unsqueeze(op.Range(0, number, 1), [1, 2])
     area = op.ReduceProd(op.Slice(shape, [2], [4]))
-    index = op.Add(op.Cast(cell, to=7), op.Mul(images, area))
+    index = op.Add(cell, op.Mul(images, area))
     table = op.Reshape(op.Transpose(x, perm=[0, 2, 3, 1]), [-1, x.shape[1]])
     values = op.Mul(op.Gather(table, index), share)  # [4, N, h, w, C]
     return op.Transpose(op.ReduceSum(values, [0], keepdims=0), perm=[0, 3, 1, 2])
@@ -188,6 +192,25 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
     return x if high is None else op.Min(x, op.CastLike(high, x))
 
 
+def clamp_tensor(x: Any, low: Any = None, high: Any = None) -> Any:
+    """Within limits, of which torch makes tensors where it may have to convert numbers."""
+    ranks = [len(limit.shape) for limit in (low, high) if limit is not None]
+    if any(ranks):
+        return core.aten_clamp_tensor(x, low, high)
+    return clamp(x, low, high)
+
+
+def slice_axis(
+    x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    """A part of an axis; no operator for a whole one, on which tools have stopped."""
+    starts = start is None or (isinstance(start, int) and start == 0)
+    ends = end is None or (isinstance(end, int) and end == END)
+    if starts and ends and step == 1:
+        return op.Identity(x)
+    return core.aten_slice(x, dim, start, end, step)
+
+
 def places(number: Any) -> Any:
     """0, 1, ... as float32, [number]."""
     return op.Cast(op.Range(0, op.Squeeze(number), 1), to=1)
@@ -217,6 +240,8 @@ TABLE: dict[Callable, Callable] = {
     aten.argsort.default: lambda x, dim=-1: core.aten_sort(x, dim)[1],
     aten.clamp.default: clamp,
     aten.clip.default: clamp,
+    aten.clamp.Tensor: clamp_tensor,
+    aten.slice.Tensor: slice_axis,
     aten.__and__.Tensor: core.aten_bitwise_and,
     aten.__or__.Tensor: core.aten_bitwise_or,
     aten.numpy_T.default: lambda x: op.Transpose(x),

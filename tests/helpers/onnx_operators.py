@@ -5,13 +5,15 @@ restrictions. OpenVINO has each operator in
 https://github.com/openvinotoolkit/openvino/blob/master/src/frontends/onnx/docs/supported_ops.md,
 and ONNX Runtime in
 https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md without restrictions that
-matter here; the tests run both. MNN refuses Max and its kind with one input.
+matter here; the tests run both. MNN refuses Max and its kind with one input,
+onnxslim slices of slices, which those of a whole axis often are.
 Absent on purpose: GridSample (https://github.com/onnx/onnx-tensorrt/pull/1060,
 https://github.com/NVIDIA/TensorRT/issues/4813).
 """
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 
 BOOL = {'BOOL'}
@@ -50,6 +52,7 @@ RESIZE = dict(
     antialias=(0,),
 )
 LARGEST_K = 3840
+WHOLE = np.iinfo(np.int64).max  # the end of an axis
 
 
 def refused(model: onnx.ModelProto) -> list[str]:
@@ -63,7 +66,9 @@ def refused(model: onnx.ModelProto) -> list[str]:
         types[tensor.name] = tensor.data_type
         constants[tensor.name] = tensor
     found = set()
-    dims = [dim for value in model.graph.input for dim in value.type.tensor_type.shape.dim]
+    dims = [
+        dim for value in model.graph.input for dim in value.type.tensor_type.shape.dim
+    ]
     is_fixed = all(dim.HasField('dim_value') for dim in dims)
     for node in model.graph.node:
         kind = node.op_type
@@ -78,6 +83,10 @@ def refused(model: onnx.ModelProto) -> list[str]:
         for name in node.input[place : place + 1]:
             if name and name not in constants:
                 found.add(f'{kind} with computed axes')
+        if kind == 'Slice' and all(name in constants for name in node.input[1:]):
+            numbers = [onnx.numpy_helper.to_array(constants[x]) for x in node.input[1:]]
+            if numbers[:2] == [0, WHOLE] and numbers[3:] in ([], [1]):
+                found.add('Slice of a whole axis')
         if kind == 'TopK' and is_fixed and node.input[1] not in constants:
             found.add('TopK of a computed K')
         if kind == 'TopK' and node.input[1] in constants:
