@@ -22,7 +22,6 @@ def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, object] = {}
     for block in code:
         exec(block, names)
-    assert imread('image.png').shape == (256, 384, 4)
     assert np.ptp(imread('similarity.png')[..., :3]) > 0.1  # not of one colour
 
 
