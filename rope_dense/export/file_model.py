@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from mmengine.config import Config
 from mmengine.structures import InstanceData
 from torch import Tensor
 
+from ..models.deim.masks import in_image
 from ..project.contents import datasets_of
 from ..utils.config_parts import size_steps
 from ..utils.errors import UsageError
@@ -183,14 +183,11 @@ def instances_of(
     instances = InstanceData(bboxes=boxes, scores=scores, labels=found['labels'][kept])
     if 'masks' in found:
         masks = found['masks'][kept]
-        least = 0.5 if masks.dtype == torch.bool else 0.0
-        masks = masks[:, None].float()  # [M, 1, h, w]
-        if divisor is not None:
-            padded = [-(-side // divisor) * divisor for side in size]
-            masks = F.interpolate(masks, padded, mode='bilinear')
-        masks = masks[..., : size[0], : size[1]]
-        whole = F.interpolate(masks, sample.ori_shape[:2], mode='bilinear')
-        instances.masks = whole[:, 0] > least
+        if masks.dtype == torch.bool:
+            masks = masks.float() - 0.5
+        step = divisor or 1
+        padded = [-(-side // step) * step for side in size]
+        instances.masks = in_image(masks, padded, size, sample.ori_shape[:2])
     return instances
 
 

@@ -6,6 +6,7 @@ Others import::
 
     channel_preprocessors: AnyChannels
     deim.detector: DEIM
+    deim.masks: in_image
     deim.oriented: OrientedDEIMHead
     deim.oriented_boxes: corners_of
     deim.predictions: in_pixels, take

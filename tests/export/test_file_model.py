@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from helpers import eomt
 from helpers.exported import pixels, strong
-from helpers.exported_models import deim, oriented
+from helpers.exported_models import deim, masked, oriented
 from rope_dense.export import file_model
 from rope_dense.export.exporter import file_metadata, graph_for
 from rope_dense.export.file_model import FileModel, instances_of, metadata_of
@@ -141,12 +141,12 @@ def panoptic() -> nn.Module:
     return strong(eomt.build_model('panoptic', 'pmt'))
 
 
-@pytest.mark.parametrize('make', [deim, oriented, panoptic])
+@pytest.mark.parametrize('make', [deim, masked, oriented, panoptic])
 @torch.no_grad()
 def test_samples_are_those_of_the_model(
     make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Boxes, rotated boxes and segments in pixels of the picture."""
+    """Boxes, masks, rotated boxes and segments in pixels of the picture."""
     model: Any = make()
     picture, about = pixels(3, 64, 96), dict(ori_shape=(128, 96), img_shape=(64, 96))
     data = dict(inputs=[picture], data_samples=[sample(**about)])
@@ -160,6 +160,8 @@ def test_samples_are_those_of_the_model(
         assert same.float().mean() > 0.99 and same.shape[-2:] == (128, 96)
         return
     wanted, instances = expected.pred_instances, found.pred_instances
+    if make is masked:
+        assert torch.equal(instances.masks, wanted.masks)
     assert len(instances) == len(wanted) > 5
     assert torch.equal(instances.labels, wanted.labels)
     assert torch.allclose(instances.scores, wanted.scores, atol=1e-5)
