@@ -87,8 +87,14 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope='module', autouse=True)
 def freed_memory() -> Iterator[None]:
-    """glibc returns what a file freed: it would keep gigabytes, which each loader's fork copies."""
+    """glibc returns what a file freed: it would keep gigabytes, which each loader's fork copies.
+
+    What it left, such as the tables of traces, is kept out of later collections, which took most
+    of the time of tests that read data sets: mmengine collects for each.
+    """
     yield
+    gc.collect()
+    gc.freeze()
     if trim := getattr(ctypes.CDLL(None), 'malloc_trim', None):
         trim(0)
 
