@@ -185,6 +185,25 @@ def test_tools_that_change_files_keep_them_right(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
+def test_reshapes_can_be_joined(tmp_path: Path) -> None:
+    """As onnxoptimizer does: none copies a side of the one before it, by 0."""
+
+    def compute(x: Tensor) -> tuple[Tensor, ...]:
+        rows = x.permute(0, 2, 3, 1).flatten(0, 2)  # [B H W, 3]
+        joined = rows @ rows.new_ones(3, 12)
+        return (joined.unflatten(0, (-1, 2)).unflatten(-1, (-1, 4)),)
+
+    path, image = tmp_path / 'operators.onnx', torch.randn(2, 3, 17, 26)
+    written(compute, path, 1)
+    assert_same(run(session(path), image), compute(image))
+    model = onnx.load(path)
+    last = model.graph.node[-1]
+    assert last.op_type == 'Reshape'
+    (shape,) = [x for x in model.graph.initializer if x.name == last.input[1]]
+    assert onnx.numpy_helper.to_array(shape).tolist() == [-1, 2, 3, 4]
+
+
+@torch.no_grad()
 def test_other_operators_are_decomposed(tmp_path: Path) -> None:
     """One without a translation, and a change in place of what is read later."""
 
