@@ -31,7 +31,7 @@ from measure import environment, table, write_csv
 RESULTS = Path(__file__).parent / 'results' / 'export-programs.csv'
 MODELS = 'RoPEViT', 'RoPESwin', 'linear, depth', 'EoMT, semantic', 'DEIM', 'Mask R-CNN'
 SIZE = 96, 128  # of fixed files
-SECONDS = 240  # of a cell
+SECONDS = 600  # of a cell
 Outputs = list[torch.Tensor]
 
 
