@@ -179,8 +179,9 @@ class Model:
         many: Sequence[Any] = images if isinstance(images, (list, tuple)) else [images]
         reader = ImageReader(self.cfg.test_dataloader.dataset.pipeline)
         pixels = [reader.convert(image) for image in many]
+        files = [Path(x) if isinstance(x, str | Path) else None for x in many]
         with DefaultScope.overwrite_default_scope(self.cfg.default_scope):
-            samples = predict_batch(self.inferencer, pixels, batch)
+            samples = predict_batch(self.inferencer, pixels, batch, files)
             return [sample.cpu() for sample in samples]
 
     def plain(

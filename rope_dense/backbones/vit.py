@@ -71,7 +71,9 @@ class RoPEViT(Backbone):
             ``img_size``.
         ground_distance: metres on the ground of a pixel in training, for positions in metres: each
             image then has a distance of its own, and positions are multiplied by it over this one
-            (Feng et al., "GeoRoPE", 2026). See docs/large_images.md. None: positions in patches.
+            (Feng et al., "GeoRoPE", 2026). Coordinates that cover the same range on every grid are
+            then those of ``img_size``, and are not augmented. See docs/large_images.md. None:
+            positions in patches.
         mask_padding: exclude the padding of windows from attention. False as in detectron2's
             ViTDet.
         window_prefix: what prefix tokens do in window blocks. 'copy' gives each window a copy of
@@ -291,7 +293,7 @@ class RoPEViT(Backbone):
             )
         for block in self.blocks:
             if block.attn.rope is not None:
-                block.attn.rope.set_ground(distances / trained)
+                block.attn.rope.set_ground(distances / trained, self.pretrain_grid)
 
     def embed(self, image: Tensor) -> tuple[Tensor, Size]:
         """Make tokens [B, N, C] before the first block, and the grid (H, W)."""

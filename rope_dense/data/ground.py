@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mmcv.transforms import BaseTransform
+from mmengine.dataset import Compose
 
 from ..utils.validation import checked_number
 
@@ -21,7 +22,8 @@ class GroundDistance(BaseTransform):
 
     It stands after the step that resizes, of which a pipeline has one, and before the step that
     packs, whose ``meta_keys`` name it. The first that is known counts: ``gsd`` of the image in a
-    COCO file, the transform of a GeoTIFF in a projected system, ``default``.
+    COCO file, the transform of a GeoTIFF in a projected system, ``default``. ``file`` is that of an
+    image in memory.
 
     Args:
         coco: a COCO file whose images have ``gsd``, found by the last part of ``file_name``.
@@ -36,25 +38,34 @@ class GroundDistance(BaseTransform):
     ) -> None:
         self.known = {} if coco is None else coco_distances(Path(coco))
         self.default = default
+        self.file: Path | None = None
         if default is not None:
             checked_number('GroundDistance: default', default, above=0)
 
     def transform(self, results: dict) -> dict:
         """Add the distance."""
-        path = results.get('img_path')
+        path = results.get('img_path') or self.file
         distance = self.default
         if path is not None:
-            distance = (
-                self.known.get(Path(path).name) or file_distance(path) or distance
-            )
+            known = self.known.get(Path(path).name)
+            distance = known or file_distance(str(path)) or distance
         if distance is None:
             raise ValueError(
                 f'{path}: no distance on the ground: give images[].gsd in the COCO file of '
                 'GroundDistance, a GeoTIFF in a projected system, or GroundDistance.default'
             )
         width, height = results.get('scale_factor', (1.0, 1.0))
-        results['ground_distance'] = distance / math.sqrt(width * height)
+        pixel = distance * results.get('shrink', 1)  # of a large image, smaller by this
+        results['ground_distance'] = pixel / math.sqrt(width * height)
         return results
+
+
+def name_file(pipeline: Compose, file: Path | None) -> bool:
+    """Tell a pipeline the file of the next image, or None; return whether it has a use for it."""
+    steps = [step for step in pipeline.transforms if isinstance(step, GroundDistance)]
+    for step in steps:
+        step.file = file
+    return bool(steps)
 
 
 def coco_distances(path: Path) -> dict[str, float]:
@@ -73,7 +84,7 @@ def coco_distances(path: Path) -> dict[str, float]:
 @lru_cache(4096)
 def file_distance(path: str) -> float | None:
     """Metres of a pixel of a GeoTIFF; None without a projected system."""
-    if not find_spec('rasterio'):
+    if not find_spec('rasterio') or not path.lower().endswith(('.tif', '.tiff')):
         return None
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)

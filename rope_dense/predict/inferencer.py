@@ -10,6 +10,7 @@ import io
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -19,6 +20,7 @@ from mmengine.infer import BaseInferencer
 from mmengine.logging import MMLogger
 from mmengine.structures import BaseDataElement, InstanceData, PixelData
 
+from ..data.ground import name_file
 from ..data.images.bands import drop_predictions_without_data, find_load_bands, no_data
 from ..project.checks.data import patch_size
 from ..project.contents import detects, max_aspect_ratio, visualizer_of
@@ -92,11 +94,15 @@ def quiet_mmengine() -> Iterator[None]:
 
 
 def predict_batch(
-    inferencer: BaseInferencer, images: Sequence[np.ndarray], batch: int
+    inferencer: BaseInferencer,
+    images: Sequence[np.ndarray],
+    batch: int,
+    files: Sequence[Path | None] = (),
 ) -> list[BaseDataElement]:
     """The predictions for images (BGR), as data samples; thin images are padded.
 
-    Those of several shapes, where these are kept, are predicted one by one: see ``keeps_ratio``.
+    Those of several shapes, where these are kept, are predicted one by one: see ``keeps_ratio``; so
+    are those of a model with positions in metres, for which ``files`` has the file of each.
 
     Nothing is predicted where an image of any number of channels has no data
     (``drop_predictions_without_data``).
@@ -104,6 +110,12 @@ def predict_batch(
     """
     if not images:
         return []
+    is_read = name_file(inferencer.pipeline, files[0] if files else None)
+    if is_read and len(files) > 1:
+        found = []
+        for image, file in zip(images, files, strict=True):
+            found += predict_batch(inferencer, [image], 1, [file])
+        return found
     pipeline = inferencer.cfg.test_dataloader.dataset.pipeline
     ratio = max_aspect_ratio(pipeline, patch_size(inferencer.model))
     given = [pad_to_ratio(image, ratio) for image in images]

@@ -213,7 +213,9 @@ def predict_some(
     Errors go to ``failed``.
     """
     try:
-        samples = predict_batch(inferencer, [image for _, image in images], len(images))
+        files = [source.path for source, _ in images]
+        pixels = [image for _, image in images]
+        samples = predict_batch(inferencer, pixels, len(images), files)
     except Exception as error:  # whatever it is, other images can be predicted
         if len(images) == 1:
             source, _ = images[0]

@@ -237,8 +237,14 @@ class TiledImage:
         print(said, flush=True)
         if left:
             with bar(self.path.name, left) as done:
-                about = dict(batch=tiling.batch, report=done.update)
-                work(TilePredictor(trained.model, trained.cfg, **about), journal, steps)
+                predict = TilePredictor(
+                    trained.model,
+                    trained.cfg,
+                    batch=tiling.batch,
+                    report=done.update,
+                    file=self.path,
+                )
+                work(predict, journal, steps)
         if not should_merge(rank, count):
             return None
         whole = self.journal / journal.content.name

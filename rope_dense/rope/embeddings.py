@@ -42,7 +42,7 @@ class RotaryEmbedding(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.scaling: RopeScaling | None = None
-        self.ground: Tensor | None = None  # see ``set_ground``
+        self.ground: tuple[Tensor, Size] | None = None  # see ``set_ground``
         self.head_dim = checked_integer('head_dim', head_dim, 1)
         self.num_heads = checked_integer('num_heads', num_heads, 1)
         check_choice('pair_layout', pair_layout, get_args(PairLayout))
@@ -86,8 +86,8 @@ class RotaryEmbedding(nn.Module, ABC):
                 f'rope_scaling must be None: {type(self).__name__} cannot be scaled'
             )
 
-    def set_ground(self, factors: Tensor) -> None:
-        """Multiply the distances between the tokens of each image by a factor, [B]."""
+    def set_ground(self, factors: Tensor, trained: Size) -> None:
+        """Let neighbours be as far apart as in the grid of the training, times factors [B]."""
         raise ValueError(
             f'ground_distance: {type(self).__name__} has no positions in patches; leave it out'
         )
@@ -148,8 +148,8 @@ class GridRoPE(RotaryEmbedding):
         coordinates, freqs = self.coordinates, self.frequency_source()
         # Read once: another thread may set them.
         settings = (self.pair_layout, self.scaling)
-        augments = self.training and coordinates.random
         ground = self.ground
+        augments = self.training and coordinates.random and ground is None
         if not isinstance(freqs, Tensor):
             if not augments and ground is None:
                 return self.last_result(
@@ -168,15 +168,14 @@ class GridRoPE(RotaryEmbedding):
             Coordinates.positions,
             coordinates,
             *size,
-            grid=span,
+            grid=span if ground is None else ground[1],
             device=x.device,
             dtype=dtype,
         )
         if augments:
             positions = coordinates.augmented(positions)
         if ground is not None:
-            factors = ground.to(positions)[:, None, None]
-            positions = (positions + 0.5) * factors - 0.5  # [B, n, 2]
+            positions = coordinates.on_ground(positions, *ground)
         return linear_rotary(positions, freqs, *settings, size)
 
     def set_scaling(self, scaling: RopeScaling | None) -> None:
@@ -198,14 +197,8 @@ class GridRoPE(RotaryEmbedding):
             )
         self.scaling = scaling
 
-    def set_ground(self, factors: Tensor) -> None:
-        """See ``RotaryEmbedding``. The corner of the image stays at -1/2, whatever the factor."""
-        if self.coordinates.is_normalized:
-            raise ValueError(
-                f'ground_distance: the coordinates of this rope, {self.coordinates}, cover the '
-                "same range on every image; take coordinates=dict(type='index')"
-            )
-        self.ground = factors
+    def set_ground(self, factors: Tensor, trained: Size) -> None:
+        self.ground = factors, trained
 
     @property
     def supports_ntk(self) -> bool:

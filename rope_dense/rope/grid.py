@@ -159,6 +159,20 @@ class Coordinates:
         xy = torch.broadcast_tensors(x[None, :], y[:, None])  # [H, W] each
         return torch.stack(xy, -1).flatten(0, 1)
 
+    def on_ground(self, positions: Tensor, factors: Tensor, trained: Size) -> Tensor:
+        """Positions [n, 2], with ``trained`` as their grid, to [B, n, 2], factors [B] as far apart.
+
+        Of ``index`` the top left corner of an image stays where it is; of others its centre is 0.
+        """
+        factors = factors.to(positions)[:, None]
+        if self.type != 'index':
+            return (positions - positions.mean(0)) * factors[..., None]
+        corner = self.offset - 0.5
+        covered = self.reference if isinstance(self.reference, tuple) else trained
+        y, x = (corner * to / side for to, side in zip(covered, trained, strict=True))
+        axes = zip(positions.unbind(-1), (x, y), strict=True)
+        return torch.stack([(values - at) * factors + at for values, at in axes], -1)
+
     def augmented(self, positions: Tensor) -> Tensor:
         """Positions [n, 2] after one draw of the augmentation."""
 

@@ -20,6 +20,15 @@ from rope_dense.data.ground import GroundDistance
 ARCH = dict(embed_dims=32, depth=2, num_heads=2)
 VIT = dict(arch=ARCH, img_size=64, layer_scale_init_value=1.0, with_cls_token=False)
 ROPES = [dict(type='AxialRoPE', theta=100.0), dict(type='MixedRoPE', theta=10.0)]
+NORMALISED = [
+    dict(type='AxialRoPE', coordinates=coordinates)
+    for coordinates in (
+        dict(offset=1.0, reference=4),  # as EVA-02 and Perception Encoder
+        dict(type='centres', rescale=2.0),  # as DINOv3
+        dict(type='centres', normalize='max'),
+        dict(type='corners'),
+    )
+]
 
 
 def angles_of(model: RoPEViT, image: Tensor, *distances: float) -> Tensor:
@@ -30,17 +39,32 @@ def angles_of(model: RoPEViT, image: Tensor, *distances: float) -> Tensor:
     height, width = image.shape[-2:]
     grid = height // 16, width // 16
     angles = model.blocks[-1].attn.rope(tokens, grid).angles
-    return angles.unflatten(1, grid)
+    return angles.unflatten(-3, grid)
 
 
-@pytest.mark.parametrize('rope', ROPES)
+@pytest.mark.parametrize('rope', ROPES + NORMALISED)
 def test_places_on_the_ground_have_the_same_angles_at_any_resolution(rope: dict):
     model = RoPEViT(**VIT, rope=rope, ground_distance=0.2).eval()
-    coarse = angles_of(model, torch.rand(1, 3, 64, 96), 0.3)
-    fine = angles_of(model, torch.rand(1, 3, 128, 192), 0.15)
+    coarse = angles_of(model, torch.rand(1, 3, 96, 128), 0.3)
+    fine = angles_of(model, torch.rand(1, 3, 192, 256), 0.15)
     # The centre of a coarse token is that of 2 x 2 fine ones.
     mean = F.avg_pool2d(fine[0].permute(2, 3, 0, 1), 2).permute(2, 3, 0, 1)
     torch.testing.assert_close(mean, coarse[0], rtol=1e-4, atol=1e-5)
+    # Steps are as long as tokens are on the ground.
+    own = angles_of(model, torch.rand(1, 3, 96, 128), 0.2)
+    step, longer = own[0, 1, 1] - own[0, 0, 0], coarse[0, 1, 1] - coarse[0, 0, 0]
+    torch.testing.assert_close(1.5 * step, longer, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('rope', ROPES + NORMALISED)
+def test_images_of_the_training_have_the_angles_of_positions_in_patches(rope: dict):
+    image = torch.rand(1, 3, 64, 64)
+    model = RoPEViT(**VIT, rope=rope, ground_distance=0.2).train()
+    rope['coordinates'] = dict(rope.get('coordinates', {}), rescale=None)
+    plain = RoPEViT(**VIT, rope=rope)
+    plain.load_state_dict(model.state_dict())
+    found = angles_of(model, image, 0.2)
+    torch.testing.assert_close(found[0], angles_of(plain, image))
 
 
 @pytest.mark.parametrize('rope', ROPES)
@@ -70,8 +94,6 @@ def test_what_has_no_distance_is_refused():
     model = RoPEViT(**VIT, ground_distance=0.2)
     with pytest.raises(ValueError, match='these images have none of their own'):
         model(torch.rand(1, 3, 64, 64))
-    with pytest.raises(ValueError, match='cover the same range on every image'):
-        RoPEViT('dinov3_small', depth=1, ground_distance=0.2)
     with pytest.raises(ValueError, match='leave window_block_indexes out'):
         RoPEViT(**VIT, window_block_indexes=(0,), ground_distance=0.2)
 
@@ -135,7 +157,7 @@ def test_a_segmentor_trains_and_predicts_in_metres(mode: str):
 
     losses = model(**model.data_preprocessor(batch(), True), mode='loss')
     assert torch.isfinite(losses['decode.loss_ce'])
-    ground = model.backbone.blocks[0].attn.rope.ground
+    ground, _ = model.backbone.blocks[0].attn.rope.ground
     torch.testing.assert_close(ground, torch.tensor([1.0, 2.0]))
     model.eval()
     if mode == 'whole':

@@ -118,7 +118,8 @@ def detect(
             if step in left:
                 strip = image.read(top, top + grid.tile_height)
                 lines = []
-                for column, sample in enumerate(predict(grid.tiles_of(strip))):
+                samples = predict(grid.tiles_of(strip), level.shrink)
+                for column, sample in enumerate(samples):
                     found = sample.pred_instances
                     least = torch.as_tensor(min_score, device=found.scores.device)
                     if least.ndim:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from mmengine.structures import BaseDataElement
 
 from ...utils.config_parts import pipelines, without_labels
 from ...utils.sizes import tile_starts
+from ..ground import name_file
 from ..images.bands import drop_predictions_without_data, no_data
 
 
@@ -145,7 +147,7 @@ class TilePredictor:
     """Predicts each tile as an image of its own, by the test pipeline of a config and the model.
 
     Built and called within the default scope of the config; the model is in evaluation mode, on its
-    device. Of ``batch`` tiles at a time, ``report`` is called after each.
+    device. Of ``batch`` tiles at a time, ``report`` is called after each. Tiles are of ``file``.
     """
 
     def __init__(
@@ -155,20 +157,28 @@ class TilePredictor:
         *,
         batch: int,
         report: Callable[[], None],
+        file: Path | None = None,
     ) -> None:
         self.model, self.batch, self.report = model, batch, report
         load, *steps = without_labels(next(pipelines(config.test_dataloader.dataset)))
         load = dict(load, type=load.type.replace('FromFile', 'FromNDArray'))
         self.pipeline = Compose([load, *steps])
+        name_file(self.pipeline, file)
 
-    def __call__(self, tiles: Sequence[np.ndarray]) -> Iterator[BaseDataElement]:
-        """Predictions in pixels of tiles, uint8 [H, W, 3] or float32 [H, W, n]."""
+    def __call__(
+        self, tiles: Sequence[np.ndarray], shrink: int = 1
+    ) -> Iterator[BaseDataElement]:
+        """Predictions in pixels of tiles, uint8 [H, W, 3] or float32 [H, W, n].
+
+        ``shrink``: pixels of the file in a pixel of the tiles, of a side.
+        """
         for start in range(0, len(tiles), self.batch):
             batch = tiles[start : start + self.batch]
             data = []
             for tile in batch:
                 pixels = np.ascontiguousarray(tile)
-                data.append(self.pipeline(dict(img=pixels, img_id=0)))
+                about = dict(img=pixels, img_id=0, shrink=shrink)
+                data.append(self.pipeline(about))
             with torch.no_grad():
                 samples = self.model.test_step(pseudo_collate(data))
             for sample, tile in zip(samples, batch, strict=True):

@@ -37,6 +37,7 @@ from .detectors import (
     realtime_masks_config,
 )
 from .fit import set_box_limit
+from .ground import set_ground
 from .maps import depth_config, semantic_config
 from .settings import Given, Own, OwnObjects, OwnSemantic
 from .tasks import TASKS, Found, find_data, read_settings, stored_settings
@@ -82,6 +83,7 @@ def read_own(written: Config, given: Given, found: Found | None = None) -> Confi
     own = found.own
     data = found.data
     cfg = DERIVE[task](own, with_tiles(own, data, task))
+    set_ground(cfg, own, data)
     set_tiles(cfg, own)
     set_box_limit(cfg, data.most_objects)
     cfg['own'] = dict(task=task, **asdict(own))

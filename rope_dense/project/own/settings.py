@@ -21,7 +21,7 @@ LEAST_DEPTH = 0.001  # metres: the first bin of the depth head
 LEAST = dict(epochs=1, batch_size=1, val_epochs=1, patience=1, gpus=1, lora=0)
 LEAST |= dict(size=32, teacher_size=32, max_value=255, tile=32, overlap=0)
 DEEP_TILES = 'tiles of 16 bits are read by own.channels, such as own.channels=[1, 2, 3]'
-ABOVE = dict(lr=0, save_minutes=0, unit=0, max_depth=LEAST_DEPTH)
+ABOVE = dict(lr=0, save_minutes=0, unit=0, max_depth=LEAST_DEPTH, ground_distance=0)
 ABOVE |= dict(least_share=0, empty_tiles=0, max_growth=1)
 SLIDING = 'sliding'  # the teacher that is the backbone itself, on sliding windows
 
@@ -71,6 +71,8 @@ class Own:
     # Of tiles, in pixels of an image; None for a quarter of a tile.
     overlap: int | None = None
     scales: Sequence[float] = (1.0,)  # at which images are cut into tiles: 0.5, 1 ...
+    # Positions in metres: of a pixel of files that do not say it. None: in patches.
+    ground_distance: float | None = None
 
     multiple: ClassVar[int] = 1  # of pixels: what the size must be
     # Usual images of one process: from weights, from random values.
@@ -273,7 +275,7 @@ class OwnAdapt(Own):
         if self.lora is None:
             object.__setattr__(self, 'lora', 0 if trains_all else 8)
         super().__post_init__()
-        for name in ('val', 'tile', 'patience'):
+        for name in ('val', 'tile', 'patience', 'ground_distance'):
             if getattr(self, name) is not None:
                 raise ValueError(
                     f'own.{name}: not for pictures without labels; leave it out'

@@ -1,0 +1,211 @@
+"""Positions in metres on own data: recipes, tiles and predictions pass on each image's distance."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from mmcv.transforms import LoadImageFromFile
+from mmengine.config import Config
+from mmengine.dataset import Compose, pseudo_collate
+from mmengine.registry import DATASETS, MODELS, DefaultScope
+from mmengine.structures import BaseDataElement
+from PIL import Image
+from torch import nn
+
+from rope_dense.backbones import RoPEViT
+from rope_dense.backbones.vit import GROUND
+from rope_dense.data.dense.batch import MultiScaleBatch
+from rope_dense.data.ground import GroundDistance
+from rope_dense.data.tiles.plan import TilePredictor
+from rope_dense.export.exporter import graph_for
+from rope_dense.predict import inferencer as inferencers
+from rope_dense.project.load import load_config
+from rope_dense.utils.errors import UsageError
+
+rasterio = pytest.importorskip('rasterio', reason='no rasterio')
+pytestmark = pytest.mark.usefixtures('surroundings')
+DISTANCES = (0.5, 2.0)  # of the images of each split, 64 x 96 pixels
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp('ground')
+    for split in ('train', 'val'):
+        for part in ('images', 'masks'):
+            (root / part / split).mkdir(parents=True)
+        for number, distance in enumerate(DISTANCES):
+            form = dict(driver='GTiff', width=96, height=64, count=3, dtype='uint8')
+            place = rasterio.Affine(distance, 0, 0, 0, -distance, 0)
+            form |= dict(crs='EPSG:32632', transform=place)
+            path = root / 'images' / split / f'{number}.tif'
+            with rasterio.open(path, 'w', **form) as file:
+                file.write(np.full((3, 64, 96), 90, np.uint8))
+            mask = Image.fromarray(np.eye(64, 96, dtype=np.uint8))
+            mask.save(root / 'masks' / split / f'{number}.png')
+        entry = dict(bbox=[8, 8, 40, 40], category_id=1, area=1600, iscrowd=0)
+        names = [f'images/{split}/{number}.tif' for number in (0, 1)]
+        images = [
+            dict(id=i, file_name=name, width=96, height=64)
+            for i, name in enumerate(names)
+        ]
+        objects = [dict(entry, id=i + 1, image_id=i) for i in (0, 1)]
+        classes = [dict(id=1, name='tree')]
+        content = dict(images=images, annotations=objects, categories=classes)
+        (root / f'{split}.json').write_text(json.dumps(content))
+    return root
+
+
+def load(data: Path, task: str = 'semantic', **settings: Any) -> Config:
+    given = dict(data_root=data, epochs=1, batch_size=2, ground_distance=0.7, size=128)
+    given |= dict(backbone='dinov3_tiny', weights=None)
+    if task == 'semantic':
+        given['classes'] = ['ground', 'tree']
+    else:
+        given |= dict(train='train.json', val='val.json')
+    return load_config(task, own=given | settings)
+
+
+@pytest.fixture
+def scope() -> Iterator[None]:
+    with DefaultScope.overwrite_default_scope('mmseg'):
+        yield
+
+
+def test_a_recipe_refers_to_the_mean_of_its_images(data: Path):
+    cfg = load(data)
+    # sqrt(0.5 x 2) metres, and 2 pixels of the input for each of the file
+    assert cfg.model.backbone.ground_distance == 0.5
+    assert '0.5 to 2 m a pixel of the images, 0.5 of the input' in cfg.own_data
+    assert cfg.model.test_cfg == dict(mode='whole')
+    assert load(data, tile=32).model.backbone.ground_distance == 0.25
+    trained = load(data, backbone='small', weights='default')  # at 512 pixels
+    assert trained.model.backbone.ground_distance == 0.5 * 128 / 512
+    index = load(data, backbone='qwen3_88m', weights='a.pth')
+    assert index.model.backbone.ground_distance == 0.5
+
+
+@pytest.mark.parametrize('split', ['train', 'val'])
+@pytest.mark.parametrize('tile', [None, 32])
+def test_each_sample_has_the_distance_of_its_input(
+    data: Path, scope: None, split: str, tile: int | None
+):
+    cfg = load(data, tile=tile, augment='none')
+    dataset = DATASETS.build(cfg[f'{split}_dataloader'].dataset)
+    growth = 128 / (tile or 64)
+    found = {}
+    for index in range(len(dataset)):
+        sample = dataset[index]['data_samples']
+        found[Path(sample.img_path).name] = sample.ground_distance * growth
+    assert found == {f'{i}.tif': pytest.approx(x) for i, x in enumerate(DISTANCES)}
+    preprocessor = MODELS.build(cfg.model.data_preprocessor)
+    batch = pseudo_collate([dataset[0], dataset[len(dataset) - 1]])
+    images = preprocessor(batch, split == 'train')['inputs']
+    expected = torch.tensor(DISTANCES) / growth
+    torch.testing.assert_close(getattr(images, GROUND), expected)
+
+
+def test_views_of_an_image_have_distances_of_their_own(data: Path, scope: None):
+    cfg = load(data)
+    dataset = DATASETS.build(dict(cfg.test_dataloader.dataset, pipeline=[]))
+    views = Compose(cfg.tta_pipeline)(dataset.get_data_info(0))
+    found = {round(view.ground_distance, 3) for view in views['data_samples']}
+    sides = {view.img_shape[0] for view in views['data_samples']}
+    assert found == {round(0.5 * 64 / side, 3) for side in sides} and len(sides) > 2
+
+
+def test_a_batch_that_is_resized(data: Path):
+    cfg = load(data, 'realtime', augment='light')
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        dataset = DATASETS.build(cfg.train_dataloader.dataset)
+        preprocessor = MODELS.build(cfg.model.data_preprocessor)
+        batch = pseudo_collate([dataset[0], dataset[1]])
+        with patch.object(MultiScaleBatch, 'forward', grown):
+            images = preprocessor(batch, True)['inputs']
+    assert images.shape[-2:] == (160, 160)
+    # An image is stretched to a square; the mean of both axes counts.
+    expected = torch.tensor(DISTANCES) * (64 * 96) ** 0.5 / 160
+    torch.testing.assert_close(getattr(images, GROUND), expected)
+
+
+def grown(self: MultiScaleBatch, images: torch.Tensor, samples: list) -> tuple:
+    return self.resized(images, samples, 1.25)
+
+
+class Watched(nn.Module):
+    """A model that notes the distances that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distances: list[float] = []
+
+    def test_step(self, data: dict) -> list[BaseDataElement]:
+        self.distances += [sample.ground_distance for sample in data['data_samples']]
+        return data['data_samples']
+
+
+def test_tiles_of_a_large_image(data: Path, scope: None):
+    cfg, model = load(data), Watched()
+    file = data / 'images/val/1.tif'
+    predict = TilePredictor(model, cfg, batch=2, report=lambda: None, file=file)
+    tiles = [np.zeros((64, 64, 3), np.uint8)] * 3
+    assert len([*predict(tiles), *predict(tiles[:1], 2)]) == 4
+    assert model.distances == [1.0, 1.0, 1.0, 2.0]
+
+
+def test_a_prediction_takes_the_distance_of_its_file(data: Path):
+    """Images are read before: the step is told the file of each."""
+    step = GroundDistance(default=0.7)
+    files = [data / 'images/val/1.tif', None, data / 'images/val/0.tif']
+    found = []
+
+    class Inferencer:
+        pipeline = SimpleNamespace(transforms=[LoadImageFromFile(), step])
+        model = SimpleNamespace()
+        cfg = load(data)
+
+        def __call__(self, images: list, **settings: Any) -> BaseDataElement:
+            for _ in images:
+                found.append(step.transform(dict(img_path=None))['ground_distance'])
+            return [BaseDataElement() for _ in images]
+
+    images = [np.zeros((64, 64, 3), np.uint8)] * 3
+    with patch.object(inferencers, 'patch_size', return_value=16):
+        assert len(inferencers.predict_batch(Inferencer(), images, 3, files)) == 3
+        inferencers.predict_batch(Inferencer(), images, 3)  # of a video
+    assert found == [2.0, 0.7, 0.5, 0.7, 0.7, 0.7]
+
+
+@pytest.mark.parametrize(
+    'task, settings, said',
+    [
+        ('detection', {}, 'attention in windows, which takes no metres; take realtime'),
+        ('realtime', dict(mosaic=True), 'give own.mosaic=False, too'),
+        (
+            'semantic',
+            dict(ground_distance=0),
+            'own.ground_distance must be a finite number, more',
+        ),
+        (
+            'adapt',
+            dict(val=None),
+            'own.ground_distance: not for pictures without labels',
+        ),
+    ],
+)
+def test_what_is_refused(data: Path, task: str, settings: dict, said: str):
+    with pytest.raises(UsageError, match=said):
+        load(data, task, **settings)
+
+
+def test_a_file_has_no_metres():
+    arch = dict(embed_dims=32, depth=1, num_heads=2)
+    model = RoPEViT(arch, img_size=64, ground_distance=0.2)
+    options = dict(top=None, score=None, resized=None, rgb=False)
+    with pytest.raises(ValueError, match='cannot be exported with positions in metres'):
+        graph_for(model, options)
