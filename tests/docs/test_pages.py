@@ -50,6 +50,12 @@ def test_messages_and_help_name_pages_that_exist() -> None:
     assert all((DOCS / name).is_file() for name in named)
 
 
+def test_the_guides_are_short() -> None:
+    """As ``wc -w`` counts, with the bars of tables."""
+    pages = [ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')]
+    assert sum(len(page.read_text().split()) for page in pages) <= 43_500
+
+
 @every_page
 def test_python_parses(page: Path) -> None:
     for block in re.findall(
