@@ -150,7 +150,7 @@ def keep_class_rows(
             'load_from: the file does not name its classes: of as many classes rows stay in their '
             'order, else they start anew'
         )
-    if not stored or not names or stored == names:
+    if not stored or not names:
         return []
     others = {}
     for pair in (cfg.get('own') or {}).get('same_as') or ():
@@ -162,6 +162,8 @@ def keep_class_rows(
                     f'{", ".join(known)}'
                 )
         others[name] = other
+    if stored == names and not others:
+        return []
     theirs = [others.get(name, name) for name in names]
     sources = [stored.index(name) if name in stored else None for name in theirs]
     rows = []

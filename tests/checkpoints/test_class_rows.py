@@ -144,6 +144,8 @@ def test_some_classes_stay_and_others_are_new(
     cfg.own.same_as = ['square=bx']
     with pytest.raises(UsageError, match="give OURS=THEIRS, and 'bx' is none of dog"):
         started(cfg, weights, theirs, tmp_path)
+    with pytest.raises(UsageError, match="and 'bx' is none of circle, square"):
+        started(cfg, weights, ['circle', 'square'], tmp_path)
     cfg.own.same_as = []
     started(cfg, weights, [], tmp_path)
     assert 'does not name its classes' in capsys.readouterr().out
