@@ -70,9 +70,13 @@ class DEIMGraph(Graph):
         results = [scores, frame.points(clip_boxes(boxes, *frame.size)), labels]
         for some in masks:
             some = some.float()
-            if frame.input is not frame.size:
-                some = F.interpolate(self.first(some), size_of(x), mode='bilinear')
-                some = frame.maps(crop_maps(some, frame.size))
+            if self.resize is not None:
+                some = self.first(some)
+                # In one step, as the model, where it is known that nothing was padded.
+                if self.resize.keep_ratio or size_of(x) != frame.size:
+                    some = F.interpolate(some, size_of(x), mode='bilinear')
+                    some = crop_maps(some, frame.size)
+                some = frame.maps(some)
             results.append(some)
         return tuple(results)
 

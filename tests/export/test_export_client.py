@@ -135,8 +135,9 @@ class Given:
 
     padded = Resize((1, 1), False).padded
 
-    def __init__(self, image: torch.Tensor) -> None:
+    def __init__(self, image: torch.Tensor, keep_ratio: bool = True) -> None:
         self.image = image
+        self.keep_ratio = keep_ratio
 
     def __call__(self, _: torch.Tensor) -> torch.Tensor:
         return self.image
@@ -177,6 +178,10 @@ def test_graphs_with_options(tmp_path: Path) -> None:
     whole = F.interpolate(masks[:, :3], (96, 96), mode='bilinear')[..., :64, :87]
     graph.resize = Given(small)
     assert_same(graph(image)[3:], [F.interpolate(whole, (110, 150), mode='bilinear')])
+    square = pixels(2, 3, 96, 96)  # not padded, so resized once, as by the model
+    masks = given(deim)(square)[3][:, :3]
+    graph.resize = Given(square, keep_ratio=False)
+    assert_same(graph(image)[3:], [F.interpolate(masks, (110, 150), mode='bilinear')])
     model = linear(tmp_path)
     logits, labels = given(model, resized=PIPELINE)(image)
     assert logits.shape == (2, 7, 110, 150) and torch.equal(labels, logits.argmax(1))
