@@ -18,7 +18,6 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental import _config as symbolic_config
 
-from ..backbones import RoPEViT
 from ..backbones.base import Backbone, backbone_of
 from ..rope.grid import build_scaling
 from ..utils.disk import named_disk_errors
@@ -166,12 +165,6 @@ def graph_for(
     model: nn.Module, options: dict, dtype: torch.dtype = torch.float32
 ) -> Graph:
     """The graph of a model with options as in the metadata; ValueError for one not allowed."""
-    for part in model.modules():
-        if isinstance(part, RoPEViT) and part.ground_distance is not None:
-            raise ValueError(
-                f'{type(model).__name__} cannot be exported with positions in metres '
-                '(ground_distance): a file takes images without their distances'
-            )
     graph = graph_of(model, dtype)
     top = options['top']
     score = options['score']

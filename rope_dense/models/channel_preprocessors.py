@@ -1,6 +1,5 @@
 """The data preprocessor for images of any number of channels."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,15 +49,10 @@ class AnyChannels:
                     f'images have {image.shape[-3]} channels, data_preprocessor.mean has '
                     f'{number} values'
                 )
-        sizes = [sample.get('img_shape') for sample in data.get('data_samples') or ()]
         data = super().forward(data, training)  # type: ignore[misc]
-        distances = []
-        for size, sample in zip(sizes, data.get('data_samples') or (), strict=True):
-            if 'ground_distance' in sample:
-                # Batches of a training are resized.
-                growth = math.prod(sample.img_shape[:2]) / math.prod(size[:2])
-                distances.append(sample.ground_distance / math.sqrt(growth))
-        if distances and len(distances) == len(sizes):
+        samples = data.get('data_samples') or []
+        distances = [sample.get('ground_distance') for sample in samples]
+        if distances and None not in distances:
             images = data['inputs']
             setattr(images, GROUND, torch.tensor(distances, device=images.device))
         return data

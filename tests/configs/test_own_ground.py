@@ -18,12 +18,10 @@ from mmengine.structures import BaseDataElement
 from PIL import Image
 from torch import nn
 
-from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.vit import GROUND
 from rope_dense.data.dense.batch import MultiScaleBatch
 from rope_dense.data.ground import GroundDistance
 from rope_dense.data.tiles.plan import TilePredictor
-from rope_dense.export.exporter import graph_for
 from rope_dense.predict import inferencer as inferencers
 from rope_dense.project.load import load_config
 from rope_dense.utils.errors import UsageError
@@ -80,14 +78,12 @@ def scope() -> Iterator[None]:
 def test_a_recipe_refers_to_the_mean_of_its_images(data: Path):
     cfg = load(data)
     # sqrt(0.5 x 2) metres, and 2 pixels of the input for each of the file
-    assert cfg.model.backbone.ground_distance == 0.5
-    assert '0.5 to 2 m a pixel of the images, 0.5 of the input' in cfg.own_data
+    assert cfg.model.backbone.ground_distance == pytest.approx(0.5)
+    assert 'positions in metres: 0.5 m a pixel of the input' in cfg.own_data
     assert cfg.model.test_cfg == dict(mode='whole')
-    assert load(data, tile=32).model.backbone.ground_distance == 0.25
+    assert load(data, tile=32).model.backbone.ground_distance == pytest.approx(0.25)
     trained = load(data, backbone='small', weights='default')  # at 512 pixels
-    assert trained.model.backbone.ground_distance == 0.5 * 128 / 512
-    index = load(data, backbone='qwen3_88m', weights='a.pth')
-    assert index.model.backbone.ground_distance == 0.5
+    assert trained.model.backbone.ground_distance == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize('split', ['train', 'val'])
@@ -184,8 +180,8 @@ def test_a_prediction_takes_the_distance_of_its_file(data: Path):
 @pytest.mark.parametrize(
     'task, settings, said',
     [
-        ('detection', {}, 'attention in windows, which takes no metres; take realtime'),
-        ('realtime', dict(mosaic=True), 'give own.mosaic=False, too'),
+        ('detection', {}, 'windows of detection and instance take no'),
+        ('realtime', dict(mosaic=True), 'mosaics, which own.mosaic=False leaves out'),
         (
             'semantic',
             dict(ground_distance=0),
@@ -201,11 +197,3 @@ def test_a_prediction_takes_the_distance_of_its_file(data: Path):
 def test_what_is_refused(data: Path, task: str, settings: dict, said: str):
     with pytest.raises(UsageError, match=said):
         load(data, task, **settings)
-
-
-def test_a_file_has_no_metres():
-    arch = dict(embed_dims=32, depth=1, num_heads=2)
-    model = RoPEViT(arch, img_size=64, ground_distance=0.2)
-    options = dict(top=None, score=None, resized=None, rgb=False)
-    with pytest.raises(ValueError, match='cannot be exported with positions in metres'):
-        graph_for(model, options)

@@ -297,6 +297,9 @@ class MultiScaleBatch(nn.Module):
                     instances.bboxes = instances.bboxes * scale
             if 'masks' in sample.gt_instances:
                 sample.gt_instances.masks = sample.gt_instances.masks.resize(new)
+            if 'ground_distance' in sample:
+                distance = sample.ground_distance / (taller * wider) ** 0.5
+                sample.set_metainfo(dict(ground_distance=distance))
             rows, columns = sample.img_shape
             about = dict(
                 batch_input_shape=new,
