@@ -6,7 +6,7 @@ Others import::
 
     embeddings: linear_angles
     frequencies: axis_frequencies
-    grid: ScalingType, TemperatureType, build_coordinates, build_scaling
+    grid: ScalingType, TemperatureType, build_scaling
     rotation: Implementation, PairLayout, Rotate, complex_backward, implementation,
         rotate_complex, rotate_packed
 """
