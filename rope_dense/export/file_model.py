@@ -155,10 +155,14 @@ class FileModel:
     def said(self) -> str:
         """What was run, how fast, and how far it was from the model."""
         rate = (self.number - 1) / self.seconds if self.seconds else 0.0
+        settings = getattr(self.model, 'test_cfg', None) or {}
+        windows = ''
+        if settings.get('mode') == 'slide':
+            windows = '; it sees whole images, the model sliding windows'
         return (
             f'{self.path} in {self.program}: {self.number} images, {rate:.1f} a second; largest '
             f'difference from the model in fp32 in the first {min(self.number, COMPARED)}: '
-            f'{self.difference:.1e}'
+            f'{self.difference:.1e}{windows}'
         )
 
 

@@ -9,14 +9,15 @@ import pytest
 import torch
 from mmdet.models.detectors import BaseDetector
 from mmdet.structures import DetDataSample
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
+from mmseg.structures import SegDataSample
 from test_check_file import detector
 from test_export_compare import Rows
 from torch import Tensor, nn
 
 from helpers import eomt
 from helpers.exported import pixels, strong
-from helpers.exported_models import deim, masked, oriented
+from helpers.exported_models import deim, dpt, linear, masked, oriented
 from rope_dense.export import file_model
 from rope_dense.export.exporter import file_metadata, graph_for
 from rope_dense.export.file_model import FileModel, instances_of, metadata_of
@@ -169,6 +170,28 @@ def test_samples_are_those_of_the_model(
     wanted_boxes = getattr(wanted.bboxes, 'tensor', wanted.bboxes)
     assert type(instances.bboxes) is type(wanted.bboxes)
     assert torch.allclose(boxes, wanted_boxes, atol=1e-3)
+
+
+@pytest.mark.parametrize('kind', ['depth', 'whole', 'slide'])
+@torch.no_grad()
+def test_maps_are_those_of_the_model(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = dpt() if kind == 'depth' else linear(tmp_path)
+    name = 'pred_depth_map' if kind == 'depth' else 'pred_sem_seg'
+    if kind == 'slide':
+        model.test_cfg = ConfigDict(mode='slide', crop_size=(64, 64), stride=(48, 48))
+    about = dict(ori_shape=(128, 192), img_shape=(64, 96))
+    samples = [SegDataSample(metainfo=about) for _ in range(2)]
+    inputs = [pixels(3, 64, 96)]
+    (expected,) = model.test_step(dict(inputs=inputs, data_samples=samples[:1]))
+    exported = file_of(model, tmp_path / 'model.pt2', monkeypatch)
+    exported.predict_for(model)
+    (found,) = model.test_step(dict(inputs=inputs, data_samples=samples[1:]))
+    same = torch.isclose(found.get(name).data, expected.get(name).data, rtol=1e-4)
+    assert same.shape[-2:] == (128, 192)
+    assert same.all() == (kind != 'slide')
+    assert ('the model sliding windows' in exported.said()) == (kind == 'slide')
 
 
 @torch.no_grad()
