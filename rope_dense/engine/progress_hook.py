@@ -109,7 +109,7 @@ def figures_table_text(metrics: Mapping[str, object]) -> str:
 
 SECONDS = 10.0
 # Modules whose lines a bar replaces.
-REPLACED = ('logger_hook', 'checkpoint_hook', 'progress_hook')
+REPLACED = ('checkpoint_hook', 'progress_hook')
 NAMES = dict(val='validation', test='test')
 
 
@@ -117,10 +117,10 @@ NAMES = dict(val='validation', test='test')
 class ProgressHook(Hook):
     """Shows the iteration, the loss and the time left, and the figures of evaluations.
 
-    On a terminal a bar replaces the lines of mmengine's hooks, which the log file has. Logs have a
-    line after the first iteration and each 10 s: mmengine's ``LoggerHook`` counts iterations, which
-    take from milliseconds to a minute. A line of it counts as progress. What evaluators log and
-    print is in the log file; the screen has a line of figures, and after a test a table.
+    On a terminal it is a bar, else a line after the first iteration and each 10 s. The lines of
+    mmengine's ``LoggerHook``, which count iterations, and these take from milliseconds to a minute,
+    are in the log file alone, as is what evaluators log and print; the screen has a line of
+    figures, and after a test a table.
     """
 
     priority = 'VERY_LOW'  # behind the logger and the best checkpoint
@@ -144,10 +144,10 @@ class ProgressHook(Hook):
             has_figures = record.funcName in ('after_val_epoch', 'after_test_epoch')
             if has_figures or (self.evaluates and not is_table):
                 return False
+            if record.module == 'logger_hook':
+                return False
             if record.module in REPLACED and has_terminal():
                 return False
-            if record.module == 'logger_hook':
-                self.logged_at = time.monotonic()
         if self.bar is not None:
             self.bar.clear()
         return True

@@ -64,7 +64,7 @@ def test_signals_end_training_with_a_checkpoint_and_advice(
             break
     process.send_signal(number)
     _, message = process.communicate(timeout=60)
-    first = next(index for index, line in enumerate(lines) if 'Iter(train)' in line)
+    first = next(index for index, line in enumerate(lines) if 'iteration 1 of ' in line)
     assert any(
         line.startswith('schedule   100000 iterations') for line in lines[:first]
     )
