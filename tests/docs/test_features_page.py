@@ -1,4 +1,4 @@
-"""docs/features.md: its code runs, and its table of families is true."""
+"""docs/features.md: its code runs; patches, prefix tokens and norms of the families."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ('', {16}, {1}, {False}),
     ],
 )
-def test_the_table(
+def test_the_families(
     prefix: str, patch_sizes: set[int], prefix_tokens: set[int], final_norm: set[object]
 ) -> None:
     names = [name for name in RoPEViT.ARCHS if prefix and name.startswith(prefix)]
