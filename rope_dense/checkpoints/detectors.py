@@ -28,6 +28,8 @@ from .weights import entries_below
 
 BACKBONE = 'backbone.'
 SETTINGS = {'up': 0.5, 'reg_scale': 4.0}  # of the decoder; arguments of ours
+SCORES = 'bbox_head.selection.cls.bias'
+NUM_COCO = 80  # classes of the detectors that were published for COCO
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,10 @@ def find_detector(contents: dict) -> tuple[ModelLayout, StateDict] | None:
 
 
 def convert_detector(contents: dict, name: str) -> dict:
-    """A published detector as mmengine has it; others as they are. Errors as of ``to_ours``."""
+    """A published detector as mmengine has it, of 80 classes with the names of COCO's.
+
+    Others stay as they are. Errors as of ``to_ours``.
+    """
     found = find_detector(contents)
     if found is None:
         return contents
@@ -120,7 +125,14 @@ def convert_detector(contents: dict, name: str) -> dict:
     except CheckpointError as error:
         raise CheckpointError(f'{name}: {error}') from error
     backbone = without_neutral_weights(backbone)
-    return dict(state_dict=with_prefix(BACKBONE, backbone) | others)
+    content: dict = dict(state_dict=with_prefix(BACKBONE, backbone) | others)
+    if len(others.get(SCORES, ())) == NUM_COCO:
+        from mmdet.datasets import CocoDataset
+
+        content['meta'] = dict(
+            dataset_meta=dict(classes=CocoDataset.METAINFO['classes'])
+        )
+    return content
 
 
 def read_eomt(checkpoint: str, base: str | None) -> tuple[StateDict, StateDict]:

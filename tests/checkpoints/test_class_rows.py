@@ -8,8 +8,10 @@ import torch
 from mmengine.config import Config
 from torch import nn
 
+from helpers import deim
 from helpers.small_configs import CONFIGS, make_data, small_config
 from rope_dense.checkpoints.class_rows import ROWS, fill_rows, has_rows, keep_rows
+from rope_dense.checkpoints.detectors import convert_detector, to_published
 from rope_dense.engine.class_rows_hook import ClassRowsHook
 from rope_dense.project.contents import class_info, datasets_of
 from rope_dense.project.launch import launch_runner
@@ -149,6 +151,19 @@ def test_some_classes_stay_and_others_are_new(
     cfg.own.same_as = []
     started(cfg, weights, [], tmp_path)
     assert 'does not name its classes' in capsys.readouterr().out
+
+
+def test_published_detectors_of_80_classes_name_them() -> None:
+    weights = deim.ours('s').state_dict()
+    found = convert_detector(to_published(weights, 'deimv2'), 'file')
+    assert 'meta' not in found
+    for key in filter(has_rows, weights):
+        rest = len(weights[key]) - deim.CLASSES
+        weights[key] = torch.zeros(80 + rest, *weights[key].shape[1:])
+    found = convert_detector(to_published(weights, 'deimv2'), 'file')
+    names = found['meta']['dataset_meta']['classes']
+    assert len(names) == 80
+    assert (names[0], names[2]) == ('person', 'car')
 
 
 def test_a_runner_completes_the_rows(shapes: Path, tmp_path: Path) -> None:
