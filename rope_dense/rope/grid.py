@@ -238,8 +238,8 @@ class RopeScaling:
         alpha, beta: periods, of ``by_parts``. The defaults are as good as any of the seven pairs
             in docs/research/scaling_study; YaRN's own 32 are more than a grid of 14 patches shows.
         temperature: see above.
-        ntk: periods, of ``by_parts``, or None; where the type ``ntk`` is allowed. It was behind in
-            the one model of docs/research/scaling_study/wider.md.
+        ntk: periods, of ``by_parts``, or None; where the type ``ntk`` is allowed. It was no better
+            in docs/research/scaling_study/wider.md.
 
     Raises:
         ValueError: a value that is not allowed, named ``rope_scaling``.
