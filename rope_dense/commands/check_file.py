@@ -31,6 +31,9 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
         check_path(args.results)
     if not (args.write or args.results):
         parser.error('give --write NAME.npz or --results NAME.npz')
+    for path in (args.write, args.results):
+        if path and path.suffix != '.npz':
+            parser.error(f'{path}: give NAME.npz')
     return args
 
 

@@ -14,7 +14,7 @@ from helpers.exported import run, session
 from rope_dense_command import command
 
 
-def detector(folder: Path, score: float = 0.0) -> Path:
+def detector(folder: Path, score: float = 0.0, **changes: object) -> Path:
     """A file of a detector with the metadata that ``check-file`` needs."""
     path = folder / 'model.onnx'
     written(Rows(score).eval(), path, 3)
@@ -27,7 +27,7 @@ def detector(folder: Path, score: float = 0.0) -> Path:
     )
     metadata |= dict(resize=dict(scale=[48, 32]), resized=None, smallest_size=[16, 16])
     for entry in model.metadata_props:
-        entry.value = json.dumps(metadata)
+        entry.value = json.dumps(metadata | changes)
     onnx.save(model, path)
     return path
 
@@ -62,6 +62,34 @@ def test_what_another_program_gives_is_judged(
     np.savez(theirs, **found)
     assert check([str(path), '--results', str(theirs)]) == 2
     assert 'has no 2_labels' in capsys.readouterr().err
+    theirs.write_text('no archive')
+    assert check([str(path), '--results', str(theirs)]) == 2
+    assert 'b.npz: no arrays as numpy.savez writes' in capsys.readouterr().err
+    with pytest.raises(SystemExit):  # NumPy writes no other name
+        check([str(path), '--write', str(tmp_path / 'cases.txt')])
+    assert 'cases.txt: give NAME.npz' in capsys.readouterr().err
+
+
+def test_labels_of_pixels_and_several_tasks_are_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check, theirs = command('check_file'), tmp_path / 'b.npz'
+    objects = dict(task='detection', outputs=['scores', 'boxes', 'labels'])
+    several = dict(task='several', tasks=dict(objects=objects))
+    for changes in (dict(task='segmentation'), several):
+        path, cases = detector(tmp_path, **changes), tmp_path / 'a.npz'
+        assert check([str(path), '--write', str(cases)]) == 0
+        given = dict(np.load(cases))
+        assert check([str(path), '--results', str(cases)]) == 0
+        said = capsys.readouterr().out
+        assert ('2_boxes, 2_labels: 0.0' in said) == (changes is several)
+        np.savez(theirs, **given | {'1_labels': given['1_labels'] + 1})
+        assert check([str(path), '--results', str(theirs)]) == 2
+        assert '1_labels: 1.0e+00 of the' in capsys.readouterr().err
+    detector(tmp_path, task='segmentation')
+    np.savez(theirs, **given | {'1_labels': given['1_labels'][:1]})
+    assert check([str(path), '--results', str(theirs)]) == 2
+    assert '1_labels is [1, 101], right is [2, 101]' in capsys.readouterr().err
 
 
 def test_cases_without_a_detection_are_none(
