@@ -175,7 +175,9 @@ def half_transformers(folder: Path) -> Any:
 
 
 def mnn(folder: Path) -> Any:
-    command = [sys.executable, '-m', 'MNN.tools.mnnconvert', '-f', 'ONNX']
+    # Not by MNN.tools.mnnconvert, which installs a package that reports its use.
+    convert = 'import sys, _tools; _tools.mnnconvert(sys.argv)'
+    command = [sys.executable, '-c', convert, '-f', 'ONNX']
     given = ['--modelFile', folder / 'model.onnx', '--MNNModel', folder / 'model.mnn']
     done = subprocess.run(
         [*command, *given], capture_output=True, text=True, check=False
