@@ -30,7 +30,7 @@ SIDE, PATCH = (
     4,
 )  # pixels in training: 14 x 14 patches, as 224 pixels in patches of 16
 FACTORS = (1.0, 2.0, 32 / 7)  # 64 x 64 patches, as 1024 pixels
-ITERATIONS, BATCH, TESTED = 500, 16, 20  # images of a class
+ITERATIONS, BATCH, TESTED = 400, 16, 10  # images of a class
 POSITIONS: dict[str, dict] = {
     'axial': dict(rope=dict(type='AxialRoPE', theta=100.0)),
     'FIRE': dict(rope=None, attention=dict(type='FIRE')),
