@@ -19,7 +19,7 @@ from ..project.contents import datasets_of
 from ..utils.config_parts import size_steps
 from ..utils.errors import UsageError
 from .compare import as_input, largest_difference, runners
-from .exporter import METADATA, graph_for
+from .exporter import FORMATS, METADATA, graph_for
 from .graphs import Graph
 
 COMPARED = 10  # images, which the model predicts, too
@@ -68,11 +68,14 @@ class FileModel:
                     step.clear()
                     step.update(type='Resize', scale_factor=1.0, keep_ratio=True)
 
-    def predict_for(self, model: Any) -> None:
-        """Let a model predict what the file does; UsageError if the classes are others."""
+    def predict_for(self, model: Any, known: Sequence[str]) -> None:
+        """Let a model of the ``known`` classes predict what the file does.
+
+        Raises:
+            UsageError: the classes of the file are others.
+        """
         self.model = getattr(model, 'module', model)
-        meta = getattr(self.model, 'dataset_meta', None) or {}
-        known = list(meta.get('classes') or ())
+        known = list(known)
         if self.metadata['task'] == 'several':
             self.choose_task(known)
         classes = self.metadata['classes']
@@ -126,7 +129,13 @@ class FileModel:
             found[name.removeprefix(self.prefix)] = named[name]
         if self.number <= COMPARED:
             if self.graph is None:  # the model has its weights
-                self.graph = graph_for(self.model, self.metadata)
+                graph = graph_for(self.model, self.metadata)
+                if graph.outputs != tuple(found):
+                    raise UsageError(
+                        f'{self.path} computes {", ".join(found)}, the model '
+                        f'{", ".join(graph.outputs)}: give the run of the file'
+                    )
+                self.graph = graph
             with torch.no_grad():
                 expected = self.graph(image)
             worst = largest_difference(self.graph, list(found.values()), expected)
@@ -197,10 +206,19 @@ def instances_of(
 
 def metadata_of(path: Path) -> dict:
     """What ``export`` has written into a file, or beside it; UsageError if it is lost."""
+    if path.suffix not in FORMATS:
+        raise UsageError(f'{path}: give {" or ".join(map("NAME{}".format, FORMATS))}')
     if path.suffix == '.onnx':
         import onnx
+        from google.protobuf.message import (  # type: ignore[import-untyped]
+            DecodeError,
+        )
 
-        for entry in onnx.load(path, load_external_data=False).metadata_props:
+        try:
+            model = onnx.load(path, load_external_data=False)
+        except DecodeError as error:
+            raise UsageError(f'{path} is no ONNX file') from error
+        for entry in model.metadata_props:
             if entry.key == METADATA:
                 return json.loads(entry.value)
     beside = path.with_suffix('.json')

@@ -23,7 +23,7 @@ from ..project.checks.data import build_dataset
 from ..project.contents import datasets_of, evaluators, task_of
 from ..project.launch import launch_runner, run_test
 from ..project.load import Options, find_model
-from ..project.model import mask_numbers, num_things
+from ..project.model import classes_and_colours, mask_numbers, num_things
 from ..project.options import enable_compile
 from ..project.ready import ready
 from ..project.run import is_first
@@ -70,7 +70,7 @@ def evaluate(
     with building('the config'):
         cfg.load_from = weights
         cfg.resume = False
-        ready(cfg, 'test', weights=weights)
+        used = ready(cfg, 'test', weights=weights)
         print_data(cfg)
         if exported:
             exported.keep_sizes(cfg)
@@ -81,7 +81,8 @@ def evaluate(
     with saved_predictions(cfg, out, launcher) as metrics:
         runner = launch_runner(cfg, launcher)
         if exported:
-            exported.predict_for(runner.model)
+            classes, _ = classes_and_colours(cfg, used.checkpoint)
+            exported.predict_for(runner.model, classes)
         run_test(runner, metrics)
     if exported:
         print(exported.said())

@@ -67,7 +67,8 @@ def predict(request: Request) -> Path:
             results.check([video_file(folder, pictures.video)])
         inferencer = build_inferencer(cfg, weights, str(device))
         if exported:
-            exported.predict_for(inferencer.model)
+            classes = inferencer.model.dataset_meta['classes']
+            exported.predict_for(inferencer.model, classes)
         identity = Identity.of(cfg, request.config, weights or '')
         meta = inferencer.model.dataset_meta
         trained = TrainedModel(

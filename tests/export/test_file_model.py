@@ -23,11 +23,12 @@ from rope_dense.export.exporter import file_metadata, graph_for
 from rope_dense.export.file_model import FileModel, instances_of, metadata_of
 from rope_dense.utils.errors import UsageError
 
+CLASSES = 'cat', 'dog'
+
 
 class Model:
     """What a file needs of a model."""
 
-    dataset_meta = dict(classes=('cat', 'dog'))
     add_pred_to_datasample: Any = BaseDetector.add_pred_to_datasample
 
     def test_step(self, data: dict) -> list:
@@ -54,7 +55,7 @@ def sample(**changes: object) -> DetDataSample:
 def test_a_file_predicts_in_place_of_the_model(tmp_path: Path) -> None:
     exported = FileModel(with_metadata(detector(tmp_path)), 'onnxruntime')
     model, graph = Model(), Rows(0.0)
-    exported.predict_for(model)
+    exported.predict_for(model, CLASSES)
     graph.outputs, graph.detections = exported.metadata['outputs'], []
     exported.graph = graph
     pictures = list(torch.rand(2, 3, 24, 33))
@@ -77,7 +78,7 @@ def test_a_file_predicts_in_place_of_the_model(tmp_path: Path) -> None:
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = detector(tmp_path)
     with pytest.raises(UsageError, match=r'has the classes \[.bird.\], the model'):
-        FileModel(with_metadata(path, classes=['bird'])).predict_for(Model())
+        FileModel(with_metadata(path, classes=['bird'])).predict_for(Model(), CLASSES)
     exported = FileModel(with_metadata(path, size=[16, 16], smallest_size=[16, 16]))
     with pytest.raises(UsageError, match=r'takes images of 16 x 16, .* has 24 x 33'):
         exported.predict(torch.rand(3, 24, 33))
@@ -92,6 +93,11 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         metadata_of(path)
     path.with_suffix('.json').write_text('{"task": "depth"}')
     assert metadata_of(path) == dict(task='depth')
+    path.write_text('no file')
+    with pytest.raises(UsageError, match=r'model\.onnx is no ONNX file'):
+        metadata_of(path)
+    with pytest.raises(UsageError, match=r'give NAME\.onnx or NAME\.pt2'):
+        metadata_of(path.with_suffix('.json'))
 
 
 def test_a_file_that_resizes_gets_whole_images(tmp_path: Path) -> None:
@@ -138,6 +144,17 @@ def file_of(
     return FileModel(path)
 
 
+@torch.no_grad()
+def test_a_file_of_another_kind_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported = file_of(oriented(), tmp_path / 'model.pt2', monkeypatch)
+    exported.predict_for(deim(), CLASSES)
+    for _ in range(2):
+        with pytest.raises(UsageError, match=r'computes .*, corners, the model scores'):
+            exported.predict(pixels(3, 64, 96))
+
+
 def panoptic() -> nn.Module:
     return strong(eomt.build_model('panoptic', 'pmt'))
 
@@ -153,7 +170,7 @@ def test_samples_are_those_of_the_model(
     data = dict(inputs=[picture], data_samples=[sample(**about)])
     (expected,) = model.test_step(data)
     exported = file_of(model, tmp_path / 'model.pt2', monkeypatch)
-    exported.predict_for(model)
+    exported.predict_for(model, CLASSES)
     (found,) = model.test_step(dict(inputs=[picture], data_samples=[sample(**about)]))
     assert exported.difference == 0 and ' a program: 1 images' in exported.said()
     if make is panoptic:
@@ -186,7 +203,7 @@ def test_maps_are_those_of_the_model(
     inputs = [pixels(3, 64, 96)]
     (expected,) = model.test_step(dict(inputs=inputs, data_samples=samples[:1]))
     exported = file_of(model, tmp_path / 'model.pt2', monkeypatch)
-    exported.predict_for(model)
+    exported.predict_for(model, CLASSES)
     (found,) = model.test_step(dict(inputs=inputs, data_samples=samples[1:]))
     same = torch.isclose(found.get(name).data, expected.get(name).data, rtol=1e-4)
     assert same.shape[-2:] == (128, 192)
@@ -206,11 +223,9 @@ def test_a_task_of_several_is_found_by_its_classes(
     model: Any = deim()
     picture = pixels(3, 64, 96)
     several = file_of(model, tmp_path / 'model.pt2', monkeypatch, **about)
-    model.dataset_meta = dict(classes=('cat', 'dog'))
-    several.predict_for(model)
+    several.predict_for(model, CLASSES)
     found = several.predict(picture)
     assert list(found) == ['scores', 'boxes', 'labels'] and several.difference == 0
-    model.dataset_meta = dict(classes=('bird',))
     several = file_of(model, tmp_path / 'model.pt2', monkeypatch, **about)
     with pytest.raises(UsageError, match=r'0 of its tasks \(ways, animals\) have the'):
-        several.predict_for(model)
+        several.predict_for(model, ['bird'])

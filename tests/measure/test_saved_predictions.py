@@ -1,6 +1,7 @@
 """`rope-dense test --out`: files named by the paths of the images, in the form of the data set."""
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from helpers.rows import column, read_json
 from helpers.tool_names import Main
 from rope_dense.data.generated import SEGMENTATION_METAINFO
 from rope_dense.data.mask_labels import label_map, read_labels
+from rope_dense.export import file_model
 from rope_dense.measure.evaluate import saved_predictions
 from rope_dense.project.load import load_config
 from rope_dense.project.model import random_model
@@ -65,6 +67,23 @@ def masks(segmentor: str, tmp_path: Path) -> list[str]:
     model = random_model(load_config(str(config)))
     torch.save(dict(state_dict=model.state_dict()), weights)
     return [str(config), str(weights), '--work-dir', str(tmp_path / 'work')]
+
+
+def test_a_file_of_other_classes_is_not_tested(
+    test: Main,
+    masks: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / 'model.pt2'
+    path.touch()
+    about = dict(task='segmentation', outputs=['labels'], classes=['a'], resized=None)
+    path.with_suffix('.json').write_text(json.dumps(about))
+    monkeypatch.setattr(file_model, 'runners', lambda _: dict(program=list))
+    assert test([*masks, '--file', str(path)]) == 2
+    said = "model.pt2 has the classes ['a'], the model ['background', 'circle'"
+    assert said in capsys.readouterr().err
 
 
 def test_masks_are_named_and_numbered_as_in_the_data_set(
