@@ -11,6 +11,7 @@ from mmcv.transforms import BaseTransform
 from mmengine.dataset import Compose
 
 from ..utils.validation import checked_number
+from .images.band_files import check_rasterio
 
 if find_spec('rasterio'):
     import rasterio
@@ -83,9 +84,13 @@ def coco_distances(path: Path) -> dict[str, float]:
 
 @lru_cache(4096)
 def file_distance(path: str) -> float | None:
-    """Metres of a pixel of a GeoTIFF; None without a projected system."""
-    if not find_spec('rasterio') or not path.lower().endswith(('.tif', '.tiff')):
+    """Metres of a pixel of a GeoTIFF; None without a projected system.
+
+    ValueError for a TIFF without rasterio, which would tell.
+    """
+    if not path.lower().endswith(('.tif', '.tiff')):
         return None
+    check_rasterio(path)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', NotGeoreferencedWarning)
         with rasterio.open(path) as file:

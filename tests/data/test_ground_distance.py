@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from rope_dense.backbones import RoPEViT
 from rope_dense.backbones.vit import GROUND
-from rope_dense.data.ground import GroundDistance
+from rope_dense.data.ground import GroundDistance, file_distance
+from rope_dense.data.images import band_files
 
 ARCH = dict(embed_dims=32, depth=2, num_heads=2)
 VIT = dict(arch=ARCH, img_size=64, layer_scale_init_value=1.0, with_cls_token=False)
@@ -122,6 +124,10 @@ def test_the_distance_of_an_image(tmp_path: Path):
     assert distance(GroundDistance(default=0.7), plain) == 0.7
     with pytest.raises(ValueError, match=r'b\.tif: no distance on the ground: give'):
         distance(GroundDistance(coco), plain)
+    with patch.object(band_files, 'find_spec', return_value=None):
+        with pytest.raises(ValueError, match='rasterio'):
+            file_distance(f'{path}f')
+        assert file_distance(f'{path}.png') is None
     coco.write_text(json.dumps(dict(images=[images[0], dict(images[0], gsd=2)])))
     with pytest.raises(ValueError, match=r'two images a\.tif differ in gsd'):
         GroundDistance(coco)
