@@ -5,8 +5,8 @@ restrictions. OpenVINO has each operator in
 https://github.com/openvinotoolkit/openvino/blob/master/src/frontends/onnx/docs/supported_ops.md,
 and ONNX Runtime in
 https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md without restrictions that
-matter here; the tests run both. MNN refuses Max and its kind with one input,
-onnxslim slices of slices, which those of a whole axis often are.
+matter here; the tests run both. MNN refuses Max and its kind with one input;
+onnxslim stopped where slices of whole axes lay between others.
 Absent on purpose: GridSample (https://github.com/onnx/onnx-tensorrt/pull/1060,
 https://github.com/NVIDIA/TensorRT/issues/4813).
 """
