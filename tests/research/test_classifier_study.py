@@ -22,7 +22,8 @@ def test_a_view_grows_around_its_object(monkeypatch: pytest.MonkeyPatch):
         share = bright.float().mean().item()
         assert share == pytest.approx(growth**-2, abs=0.1)
         rows, columns = bright.nonzero().float().mean(0).tolist()
-        assert (rows, columns) == pytest.approx((side / 2, side / 2), abs=1.5)
+        half = side / (10 * growth) / 2 + 0.5  # a pixel of the image
+        assert (rows, columns) == pytest.approx((side / 2, side / 2), abs=half)
 
 
 def test_the_page_has_the_figures():
