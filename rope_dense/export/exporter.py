@@ -105,14 +105,15 @@ def export(
     path = Path(path)
     check_export_path(path)
     if path.suffix != '.onnx' and (resize_inside or dtype == torch.int8):
-        raise ValueError(f'{path}: resizing inside and int8 need NAME.onnx')
+        option = 'resize_inside (--resize)' if resize_inside else 'int8'
+        raise ValueError(f'{path}: {option} needs NAME.onnx')
     if dtype == torch.int8 and not find_spec('onnxruntime'):
         raise ValueError(
             f"{path}: int8 needs onnxruntime: pip install 'rope_dense[export]'"
         )
     if resize_inside and (resize is None or size != 'dynamic'):
         raise ValueError(
-            'resizing inside needs the size of a test pipeline, and no other size'
+            'resize_inside (--resize) takes the size of a test pipeline: leave out size'
         )
     resized = resize if resize_inside else None
     options = dict(rgb=rgb, top=top, score=score, resized=resized)

@@ -115,7 +115,7 @@ class FileModel:
             given = ' x '.join(map(str, picture.shape[1:]))
             raise UsageError(
                 f'{self.path} takes images of {size[0]} x {size[1]}, an image of the test has '
-                f'{given}: export with --resize, or without --size'
+                f'{given}: export without --size, or a .onnx with --resize'
             )
         image = as_input(picture, self.metadata)
         started = time.perf_counter()

@@ -102,7 +102,10 @@ def export_model(
     try:
         pictures = pictures_of(cfg)
     except (UsageError, OSError) as error:
-        print(f'{out}: Not compared on images of the run: {error}')
+        print(
+            f'{out}: Not compared on images of the run: {error}; rope-dense test RUN '
+            f'--data-root FOLDER --file {out} compares them'
+        )
     with show_elapsed(f'{out}: compared with the model'):
         try:
             for line in compare_file(out, model, metadata, pictures):

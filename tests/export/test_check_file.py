@@ -58,6 +58,9 @@ def test_what_another_program_gives_is_judged(
         '1_scores, 1_boxes, 1_labels: 1.0e-01 of the largest value, above'
         in capsys.readouterr().err
     )
+    np.savez(theirs, **found | {'1_scores': found['1_scores'][:, :1]})
+    assert check([str(path), '--results', str(theirs)]) == 2
+    assert 'b.npz: 1_boxes is [2, ' in capsys.readouterr().err
     del found['2_labels']
     np.savez(theirs, **found)
     assert check([str(path), '--results', str(theirs)]) == 2

@@ -312,12 +312,12 @@ REFUSED = {
     'pipeline': (
         shallow,
         dict(resize_inside=True),
-        'needs the size of a test pipeline',
+        'takes the size of a test pipeline',
     ),
     'two sizes': (
         shallow,
         dict(resize=PIPELINE, resize_inside=True, size=(64, 64)),
-        'needs the size of a test pipeline, and no other size',
+        'takes the size of a test pipeline: leave out size',
     ),
     'opset': (shallow, dict(opset=16), 'opset must be an integer from 17 up, got 16'),
 }
