@@ -182,7 +182,8 @@ def add_prediction(parser: ToolParser) -> None:
         nargs='+',
         default=[DEFAULT],
         help='detectors: minimum score of a box, 0 to 1; for some classes CLASS=SCORE, or report: '
-        f"the scores with the best F1 in the run's report ({DEFAULT})",
+        "the thresholds of the run's report, of the best F1 or of its --miss "
+        f'({DEFAULT})',
     )
     parser.add_number(
         '--batch', 'images, or tiles, per batch (%(default)s)', least=1, default=1

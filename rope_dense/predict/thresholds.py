@@ -72,6 +72,10 @@ def promised_scores(promise: dict[str, Any], run: Path) -> dict[str, float]:
             f'by rope-dense report {run}, or give scores'
         )
     print(f'--score {REPORT}: the promised thresholds of {option}')
+    rows = promise['rows'][1:]  # the first is of all
+    without = [row['class'] for row in rows if row['threshold'] is None]
+    if without:
+        print(f'no promise of their own, so that of all: {", ".join(without)}')
     return promise['thresholds']
 
 

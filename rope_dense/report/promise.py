@@ -35,8 +35,12 @@ TINY = 1e-9  # of rounding
 LIMITS = (
     'It holds in expectation: the mean over many sets of images like these, each judged on new '
     'images like them. It does not hold for each image or each set, for another camera, place or '
-    'season, or at another image size; nor if the model was trained, or its checkpoint chosen, on '
-    'these images (--split test and --data name others).'
+    'season, or at another image size; nor if the model was trained on these images.'
+)
+
+
+NOT_CHOSEN = (
+    'Not if these images chose the checkpoint: --split test or --data has others.'
 )
 
 
@@ -168,7 +172,13 @@ def add_promise(
             # No class may break the promise of all, nor its own.
             own = most if row['threshold'] is None else row['threshold']
             promise['thresholds'][row['class']] = min(most, own)
-    said = promise_text(promise, kind)
+    said = f'{promise_text(promise, kind)} {NOT_CHOSEN}'
+    own = [row['class'] for row in promise['rows'] if row['threshold'] is not None]
+    without = [name for name in classes if name not in own]
+    if promise['thresholds'] and without:
+        said += (
+            f' No threshold of their own: {", ".join(without)}; they have that of all.'
+        )
     print(said)
     page.section(
         'A threshold with a promise',

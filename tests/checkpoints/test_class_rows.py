@@ -148,6 +148,8 @@ def test_some_classes_stay_and_others_are_new(
         started(cfg, weights, theirs, tmp_path)
     with pytest.raises(UsageError, match="and 'bx' is none of circle, square"):
         started(cfg, weights, ['circle', 'square'], tmp_path)
+    with pytest.raises(UsageError, match='classes of --load-from, which is not given'):
+        check_initial_weights(Config(dict(cfg, load_from=None)), model)
     cfg.own.same_as = []
     started(cfg, weights, [], tmp_path)
     assert 'does not name its classes' in capsys.readouterr().out

@@ -82,6 +82,11 @@ def test_labelled_says_otherwise(tmp_path: Path) -> None:
     labelled = dict(two=frozenset(['cat', 'fox', 'dog']))
     found = reading(make_folders(tmp_path / 'all'), 'folders', labelled=labelled)
     assert unlabelled(found, 'train')['two/images/train/a.jpg'] == {'owl', 'emu'}
+    beyond = 'object of a class that its image is not labelled for (learned)'
+    assert beyond not in found.text
+    labelled = dict(two=frozenset(['cat']))
+    found = reading(tmp_path / 'all', 'folders', labelled=labelled)
+    assert f'2 x {beyond}' in found.text  # foxes
 
 
 def test_folders_of_one_format_keep_their_numbers(tmp_path: Path) -> None:
@@ -133,7 +138,7 @@ def test_what_is_refused_says_what_to_do(tmp_path: Path) -> None:
     assert 'own.format=folders reads each folder in it' in refusal(root)
     (root / 'notes').mkdir()
     write(root / 'notes' / 'a.md', 'to do')
-    with pytest.raises(ValueError, match=r'all/notes: no labels as'):
+    with pytest.raises(ValueError, match=r'all/notes: no labels as.* move away'):
         reading(root, 'folders')
     with pytest.raises(ValueError, match=r'own\.format=folders: .*empty has no folder'):
         (tmp_path / 'empty').mkdir()

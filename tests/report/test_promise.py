@@ -207,6 +207,25 @@ def test_promised_thresholds_are_stored_and_predicted_with(
     assert '--score report: the promised thresholds' in capsys.readouterr().out
 
 
+def test_a_class_without_a_promise_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = annotations([])
+    found = annotations([])
+    for image in range(20):
+        truth += annotations([(OBJECT, 1)], image)
+        found += annotations([(OBJECT, 1, 0.5)], image)
+    matches = match_truth(objects_of(truth), objects_of(found))
+    promise = promised(matches, tmp_path, 0.2, None)
+    assert promise['thresholds'] == dict(cat=0.5, dog=0.5)
+    said = capsys.readouterr().out
+    assert 'No threshold of their own: dog; they have that of all.' in said
+    assert 'Not if these images chose the checkpoint' in said
+    least_scores('report', tmp_path, ['cat', 'dog'], str(tmp_path / 'best.pth'))
+    said = capsys.readouterr().out
+    assert 'no promise of their own, so that of all: dog' in said
+
+
 def test_too_few_images_are_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,12 +133,31 @@ def annotate(
             continue
         path = item.file.relative_to(part.images).as_posix()
         entry = dict(file_name=path, height=image.height, width=image.width)
-        yield entry, annotations, rules.labelled_in(item, part.inventory.root)
+        labelled = rules.labelled_in(item, part.inventory.root)
+        note_beyond(annotations, labelled, name, rules, report)
+        yield entry, annotations, labelled
     if wrong_sizes:
         raise ValueError(
             f'{part.images}: {len(wrong_sizes)} images have another size than their labels say '
             f'(width x height): {"; ".join(wrong_sizes[:3])}. Were images resized after labelling?'
         )
+
+
+def note_beyond(
+    annotations: Sequence[dict[str, Any]],
+    labelled: Set[str] | None,
+    name: str,
+    rules: Rules,
+    report: Report,
+) -> None:
+    """Note the objects of classes that their image is not labelled for, which are learned."""
+    if labelled is None:
+        return
+    known = {rules.numbers.get(label) for label in labelled}
+    for annotation in annotations:
+        if annotation['category_id'] not in known and not annotation['iscrowd']:
+            kind = 'object of a class that its image is not labelled for (learned)'
+            report.note(kind, name)
 
 
 def annotations_of(

@@ -305,7 +305,8 @@ def chosen_files(inventory: Inventory) -> tuple[Path, dict[str, CocoFile]]:
         if len(found) > 1:
             names = ', '.join(str(place.relative_to(root)) for place in found)
             raise ValueError(
-                f'{root} has several COCO data sets ({names}): give one as data_root'
+                f'{root} has several COCO data sets ({names}): give one as data_root, or '
+                'own.format=folders, which joins them'
             )
         if found:
             return next(iter(found.items()))

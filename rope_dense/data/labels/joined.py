@@ -27,7 +27,13 @@ def find_in_folders(
     root = inventory.root
     found = {}
     for place in inventory.subfolders(root).values():
-        found[place.name] = find(inventory.at(place))
+        try:
+            found[place.name] = find(inventory.at(place))
+        except ValueError as error:
+            raise ValueError(
+                f'{error} (own.format={FOLDERS}: each folder in {root} is a data set; move away '
+                'what is none)'
+            ) from error
     if not found:
         raise ValueError(f'own.format={FOLDERS}: {root} has no folder')
     known = {name: classes_of(folder) for name, folder in found.items()}

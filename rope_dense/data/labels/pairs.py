@@ -152,7 +152,8 @@ def home_of(
     if len(with_images) > 1:
         choices = ', '.join(map(str, with_images))
         raise ValueError(
-            f'{root} has several {kind.title} data sets: set own.data_root to one of {choices}'
+            f'{root} has several {kind.title} data sets: set own.data_root to one of {choices}, or '
+            'own.format=folders, which joins them'
         )
     return with_images[0] if with_images else root
 

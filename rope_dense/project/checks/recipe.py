@@ -54,7 +54,7 @@ def recipe_text(cfg: Config, model: nn.Module) -> str:
     )
     start = f'backbone from {named or "random values"}'
     if cfg.get('load_from'):
-        start += f'; all from {cfg.load_from}'
+        start = f'from {cfg.load_from}; what it has not: {start}'
     groups = build_optimizer(cfg, model).optimizer.param_groups
     sections = {'own data': cfg.own_data} if cfg.get('own_data') else {}
     sections |= {
