@@ -77,10 +77,11 @@ class ToolParser(argparse.ArgumentParser):
     def similar_option(self, word: str) -> str:
         """The option, and its value, that a word such as epochs=3 or --epoch=3 may mean."""
         name, equals, value = word.lstrip('-').partition('=')
-        if not equals and not word.startswith('--'):
-            return f'--data {word}' if os.path.isdir(word) else ''
-        name = ELSEWHERE.get(name, name).replace('_', '-')
         known = self._option_string_actions
+        if not equals and not word.startswith('--'):
+            is_data = '--data' in known and os.path.isdir(word)
+            return f'--data {word}' if is_data else ''
+        name = ELSEWHERE.get(name, name).replace('_', '-')
         options = [option for option in known if option.startswith('--')]
         near = difflib.get_close_matches(f'--{name}', options, n=1, cutoff=0.7)
         return f'{near[0]} {value}'.strip() if near else ''

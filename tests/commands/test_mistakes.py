@@ -33,6 +33,7 @@ MISTAKES = {
     'train realtime coco': r'did you mean --data coco\?',
     'train realtime --dataset-dir coco': r'did you mean --data coco\?',
     f'predict {RUN} pictures --conf 0.5': r'did you mean --score\?',
+    f'export {RUN} a.onnx --data-root coco': r'unrecognized arguments: --data-root coco$',
     f'predict model={RUN} source=pictures': rf'no such file .*; did you mean {RUN}\?',
     'train model=yolov8n.pt': r'not a config .*give the folder of a run',
     'train yolov8n': r'no such file .*; recipes for own data: adapt, depth, detection, ',
