@@ -62,7 +62,10 @@ def keep_rows(
 
 def fill_rows(checkpoint: dict, own: Mapping[str, Tensor]) -> None:
     """Complete the state dict of a file that has been read, by rows of the model."""
+    rows = checkpoint.get(ROWS)
+    if not rows:  # or a plain state dict
+        return
     weights = checkpoint['state_dict']
-    for key in checkpoint.get(ROWS, ()):
+    for key in rows:
         start = own[key].detach().to(weights[key])
         weights[key] = weights[key].where(~weights[key].isnan(), start)

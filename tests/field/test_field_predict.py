@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 from zlib import crc32
 
 import cv2
@@ -306,6 +307,7 @@ class FakeInferencer:
     """Predicts a box with a given score, which may be NaN."""
 
     model = torch.nn.Identity()
+    pipeline = SimpleNamespace(transforms=[])
     cfg = Config(
         dict(test_dataloader=dict(dataset=dict(pipeline=resize('PackDetInputs'))))
     )

@@ -482,7 +482,7 @@ def test_masks_are_continuous_over_seams(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- detection
 
 
-def rectangles(tiles: Sequence[np.ndarray]) -> list[BaseDataElement]:
+def rectangles(tiles: Sequence[np.ndarray], shrink: int = 1) -> list[BaseDataElement]:
     """Detections of a perfect detector: boxes and masks of the connected parts that are bright."""
     samples = []
     for tile in tiles:

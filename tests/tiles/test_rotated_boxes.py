@@ -49,7 +49,7 @@ def drawn(side: int) -> np.ndarray:
     return picture
 
 
-def perfect(tiles: Sequence[np.ndarray]) -> list[BaseDataElement]:
+def perfect(tiles: Sequence[np.ndarray], shrink: int = 1) -> list[BaseDataElement]:
     """The smallest rectangle around each connected part that is bright."""
     samples = []
     for tile in tiles:
