@@ -333,7 +333,7 @@ def test_wrong_options_are_refused_before_tracing(case: tuple, tmp_path: Path) -
 
 def test_what_needs_onnx(tmp_path: Path) -> None:
     for options in (dict(dtype=torch.int8), dict(resize_inside=True)):
-        with pytest.raises(ValueError, match=r'need NAME\.onnx'):
+        with pytest.raises(ValueError, match=r'needs NAME\.onnx'):
             export(shallow(), tmp_path / 'a.pt2', **options)
 
 
