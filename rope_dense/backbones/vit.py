@@ -72,7 +72,7 @@ class RoPEViT(Backbone):
         ground_distance: metres on the ground of a pixel in training, for positions in metres: each
             image then has a distance of its own, and positions are multiplied by it over this one
             (Feng et al., "GeoRoPE", 2026). Coordinates that cover the same range on every grid are
-            then those of ``img_size``; none are augmented. See docs/large_images.md. None:
+            then as of ``img_size``; none are augmented. See docs/large_images.md. None:
             positions in patches.
         mask_padding: exclude the padding of windows from attention. False as in detectron2's
             ViTDet.

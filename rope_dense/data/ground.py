@@ -23,7 +23,7 @@ class GroundDistance(BaseTransform):
 
     It stands after the step that resizes, of which a pipeline has one, and before the step that
     packs, whose ``meta_keys`` name it. The first that is known counts: ``gsd`` of the image in a
-    COCO file, the transform of a GeoTIFF in a projected system, ``default``. ``file`` is that of an
+    COCO file, the transform of a GeoTIFF in a projected system, ``default``. ``file`` names an
     image in memory.
 
     Args:

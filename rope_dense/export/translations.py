@@ -34,10 +34,10 @@ def flatten(x: Any, start: int = 0, end: int = -1) -> Any:
 def unflatten(x: Any, axis: int, sizes: Sequence[Any]) -> Any:
     """Several axes in place of one."""
     axis %= len(x.shape)
-    known = [size for size in (x.shape[axis], *sizes) if isinstance(size, int)]
-    if -1 in sizes and len(known) == len(sizes) + 1:
-        side, *parts = known
-        sizes = [side // -math.prod(parts) if size == -1 else size for size in parts]
+    side = x.shape[axis]
+    if -1 in sizes and all(isinstance(size, int) for size in (side, *sizes)):
+        rest = math.prod(size for size in sizes if size != -1)
+        sizes = [side // rest if size == -1 else size for size in sizes]
     return replace_axes(x, axis, sizes, axis + 1)
 
 

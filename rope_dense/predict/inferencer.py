@@ -101,8 +101,8 @@ def predict_batch(
 ) -> list[BaseDataElement]:
     """The predictions for images (BGR), as data samples; thin images are padded.
 
-    Those of several shapes, where these are kept, are predicted one by one: see ``keeps_ratio``; so
-    are those of a model with positions in metres, for which ``files`` has the file of each.
+    Images of several shapes, where these are kept, are predicted one by one: see ``keeps_ratio``.
+    So are all with positions in metres, for which ``files`` has the file of each.
 
     Nothing is predicted where an image of any number of channels has no data
     (``drop_predictions_without_data``).

@@ -72,10 +72,9 @@ def promised_scores(promise: dict[str, Any], run: Path) -> dict[str, float]:
             f'by rope-dense report {run}, or give scores'
         )
     print(f'--score {REPORT}: the promised thresholds of {option}')
-    rows = promise['rows'][1:]  # the first is of all
-    without = [row['class'] for row in rows if row['threshold'] is None]
+    without = promise.get('without')  # not in an earlier version's report
     if without:
-        print(f'no promise of their own, so that of all: {", ".join(without)}')
+        print(f'no threshold of their own, but the one of all: {", ".join(without)}')
     return promise['thresholds']
 
 

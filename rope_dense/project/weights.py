@@ -98,7 +98,7 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
             if not is_remote(checkpoint):
                 read_ahead(fetch(checkpoint), f'{key}.checkpoint {str(checkpoint)!r}')
     path = cfg.get('load_from')
-    if not path and (cfg.get('own') or {}).get('same_as'):
+    if not path and not cfg.get('resume') and (cfg.get('own') or {}).get('same_as'):
         raise UsageError('own.same_as names classes of --load-from, which is not given')
     if path and not is_remote(path):
         prepare_start(cfg, model, path)

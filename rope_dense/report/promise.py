@@ -166,19 +166,20 @@ def add_promise(
     for label, name in enumerate([ALL, *classes]):
         chosen = found[found['label'] == label] if label else found
         promise['rows'].append(promise_row(name, promise, chosen, kind))
+    said = promise_text(promise, kind)
     most = promise['rows'][0]['threshold']
     if most is not None:
+        said += f' {NOT_CHOSEN}'
         for row in promise['rows'][1:]:
             # No class may break the promise of all, nor its own.
-            own = most if row['threshold'] is None else row['threshold']
+            own = row['threshold']
+            if own is None:
+                own = most
+                promise['without'].append(row['class'])
             promise['thresholds'][row['class']] = min(most, own)
-    said = f'{promise_text(promise, kind)} {NOT_CHOSEN}'
-    own = [row['class'] for row in promise['rows'] if row['threshold'] is not None]
-    without = [name for name in classes if name not in own]
-    if promise['thresholds'] and without:
-        said += (
-            f' No threshold of their own: {", ".join(without)}; they have that of all.'
-        )
+    if promise['without']:
+        names = ', '.join(promise['without'])
+        said += f' No threshold of their own: {names}; the one of all is used.'
     print(said)
     page.section(
         'A threshold with a promise',

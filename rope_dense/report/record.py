@@ -29,13 +29,15 @@ class Promise(TypedDict):
 
     `miss`, `margin`: shares of the objects or pixels that may be missed, and be found but not
     contained in their boxes, None for any. `rows`: of all, then of each class. `thresholds`: by
-    class, of predictions that keep both promises; empty if there is none.
+    class, of predictions that keep both promises; empty if there is none. `without`: the classes
+    that have no threshold of their own.
     """
 
     miss: float
     margin: float | None
     rows: list[Row]
     thresholds: dict[str, float]
+    without: list[str]
 
 
 @dataclass(kw_only=True)

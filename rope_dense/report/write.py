@@ -110,7 +110,7 @@ def checked_promise(
         raise UsageError(
             '--miss: the model knows the images of --split train; give --split test or --data'
         )
-    return Promise(miss=miss, margin=margin, rows=[], thresholds={})
+    return Promise(miss=miss, margin=margin, rows=[], thresholds={}, without=[])
 
 
 def write_report(

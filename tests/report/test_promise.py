@@ -156,7 +156,7 @@ def promised(
     """The promise in the report.json of matches, or pixels, of the classes cat and dog."""
     checkpoint = folder / 'best.pth'
     checkpoint.write_bytes(b'weights')
-    promise = Promise(miss=miss, margin=margin, rows=[], thresholds={})
+    promise = Promise(miss=miss, margin=margin, rows=[], thresholds={}, without=[])
     with Results(folder / 'report', 'report') as results:
         record = ReportRecord(
             about=dict(kind='boxes') if isinstance(matches, Matches) else {},
@@ -219,11 +219,11 @@ def test_a_class_without_a_promise_is_named(
     promise = promised(matches, tmp_path, 0.2, None)
     assert promise['thresholds'] == dict(cat=0.5, dog=0.5)
     said = capsys.readouterr().out
-    assert 'No threshold of their own: dog; they have that of all.' in said
+    assert 'No threshold of their own: dog; the one of all is used.' in said
     assert 'Not if these images chose the checkpoint' in said
     least_scores('report', tmp_path, ['cat', 'dog'], str(tmp_path / 'best.pth'))
     said = capsys.readouterr().out
-    assert 'no promise of their own, so that of all: dog' in said
+    assert 'no threshold of their own, but the one of all: dog' in said
 
 
 def test_too_few_images_are_said(
@@ -290,7 +290,7 @@ def test_pixels_by_hand() -> None:
 
 @pytest.mark.parametrize('share', [0.1, 0.3])
 def test_risk_of_pixels_is_within_its_bounds(share: float) -> None:
-    """Judged on images like those of the thresholds: a risk from a - 2 / (n + 1) to a."""
+    """Judged on images like the ones behind the thresholds: a risk from a - 2 / (n + 1) to a."""
     number = 30
     risks = []
     for seed in range(150):
