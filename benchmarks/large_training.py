@@ -6,17 +6,20 @@
     python benchmarks/large_training.py memory                  # 20,000 x 20,000 x 4 in 16 bits
     python benchmarks/large_training.py files                   # with and without the sampler
     python benchmarks/large_training.py loading                 # CPU time of a training image
+    python benchmarks/large_training.py metres --seeds 0 1 2    # scenes of two ground distances
 
 `study` trains a small detector (DEIM) for one pass over the tiles of 256 pixels, and for as many
 iterations on the scenes shrunk to 256 pixels; it tests whole scenes, the first model also in tiles
 of 512 and 1,024 pixels, with and without `rope_scaling`. `dota` trains for 60 passes on a
-folder in DOTA's layout, whose `train` and `val` have the same two scenes. `peak_mb` is the memory
+folder in DOTA's layout, whose `train` and `val` have the same two scenes. `metres` is of
+docs/research/ground_distance. `peak_mb` is the memory
 of a training and its two loading processes, shared pages counted once (PSS), without the cache of
 the disk.
 """
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import re
@@ -38,6 +41,9 @@ CLASSES, COLOURS = ('disc', 'square'), ((40, 200, 60), (220, 60, 40))
 TILE, BATCH = 256, 4
 IMAGES = 40  # of `loading`
 TASKS = dict(study='realtime', labels='semantic', dota='oriented')
+# Of `metres`: metres a pixel of the scenes and of resampled ones, and of the discs' diameters.
+DISTANCES, MIDDLE, DIAMETERS = (0.5, 1.0), 0.7, (8.0, 16.0)
+ARMS = ('pixels', 'metres', 'resampled')
 CONFIG = """
 task = {task!r}
 own = dict(
@@ -80,7 +86,8 @@ HEADS = {  # of a task, with the outputs of the backbone
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        'what', choices=['study', 'labels', 'dota', 'memory', 'files', 'loading']
+        'what',
+        choices=['study', 'labels', 'dota', 'memory', 'files', 'loading', 'metres'],
     )
     parser.add_argument('--seeds', type=int, nargs='+', default=[0])
     parser.add_argument('--folder', type=Path, default=Path('work_dirs/large_training'))
@@ -99,9 +106,8 @@ def main() -> None:
         parser.error("dota: --data FOLDER, a folder in DOTA's layout")
     args.folder.mkdir(parents=True, exist_ok=True)
     about, rows = environment(torch.device('cpu')), []
-    for row in dict(memory=memory, files=files, loading=loading).get(args.what, study)(
-        args
-    ):
+    others = dict(memory=memory, files=files, loading=loading, metres=metres)
+    for row in others.get(args.what, study)(args):
         rows.append(dict(what=args.what) | row | about)
         keep(rows)
     print(table(rows, [*rows[0]][:10]))
@@ -181,6 +187,62 @@ def write_scenes(root: Path, args: argparse.Namespace) -> Path:
                 )
         categories = [dict(id=i, name=name) for i, name in enumerate(CLASSES, 1)]
         content = dict(images=images, annotations=annotations, categories=categories)
+        listing.write_text(json.dumps(content))
+    return root
+
+
+def draw_on_ground(
+    height: int, width: int, distance: float, seed: int
+) -> tuple[np.ndarray, list[list[int]]]:
+    """A scene of discs of one colour, whose class is their size in metres; as ``draw``."""
+    random = np.random.default_rng(seed)
+    image = random.integers(90, 150, (height, width, 3), dtype=np.uint8)
+    objects = []
+    for _ in range(height * width // 10_000):
+        label = int(random.integers(2))
+        side = round(DIAMETERS[label] / distance)
+        x, y = int(random.integers(width - side)), int(random.integers(height - side))
+        axis = np.arange(side) - (side - 1) / 2
+        inside = np.hypot(axis[:, None], axis) <= side / 2
+        image[y : y + side, x : x + side][inside] = COLOURS[0]
+        objects.append([label, x, y, side, side])
+    return image, objects
+
+
+def write_ground(root: Path, distances: tuple[float, ...], is_resampled: bool) -> Path:
+    """Scenes of `metres` as GeoTIFF files and COCO, perhaps resampled to ``MIDDLE``."""
+    import cv2
+    import rasterio
+
+    (root / 'annotations').mkdir(parents=True, exist_ok=True)
+    for split, count, size in (('train', 2, (1500, 2000)), ('val', 1, (1000, 1500))):
+        (root / split).mkdir(exist_ok=True)
+        images, annotations = [], []
+        for distance, number in itertools.product(distances, range(count)):
+            seed = round(10 * distance) + 100 * number + 1000 * (split == 'val')
+            pixels, objects = draw_on_ground(*size, distance, seed)
+            growth = distance / MIDDLE if is_resampled else 1.0
+            method = cv2.INTER_AREA if growth < 1 else cv2.INTER_LINEAR
+            height, width = (round(side * growth) for side in size)
+            pixels = cv2.resize(pixels, (width, height), interpolation=method)
+            index, step = len(images) + 1, distance / growth
+            about = dict(driver='GTiff', dtype='uint8', count=3, tiled=True)
+            about |= dict(height=height, width=width, crs='EPSG:32632')
+            place = rasterio.Affine(step, 0, 0, 0, -step, 0)
+            with rasterio.open(
+                root / split / f'{index}.tif', 'w', transform=place, **about
+            ) as file:
+                file.write(pixels.transpose(2, 0, 1))
+            name = dict(file_name=f'{index}.tif', height=height, width=width)
+            images.append(dict(id=index, **name))
+            for label, *box in objects:
+                x, y, w, h = (growth * value for value in box)
+                item = dict(image_id=index, category_id=label + 1, iscrowd=0)
+                item |= dict(id=len(annotations) + 1, bbox=[x, y, w, h], area=w * h)
+                annotations.append(item)
+        classes = [dict(id=1, name='small'), dict(id=2, name='large')]
+        content = dict(images=images, annotations=annotations, categories=classes)
+        listing = root / 'annotations' / f'{split}.json'
         listing.write_text(json.dumps(content))
     return root
 
@@ -297,6 +359,35 @@ def study(args: argparse.Namespace) -> Iterator[dict]:
             name = f'{args.what}_shrunk_{seed}'
             path = config_file(folder, name, root, seed, task, epochs=epochs)
             yield trained(folder, path, dict(seed=seed, training='shrunk'))
+
+
+def metres(args: argparse.Namespace) -> Iterator[dict]:
+    """Train on tiles of scenes of two ground distances; test the scenes of each.
+
+    A pass over the resampled scenes has more tiles, so they have fewer passes.
+    """
+    folder = args.folder.resolve()
+    for arm in ARMS:
+        is_resampled = arm == 'resampled'
+        kind = 'resampled' if is_resampled else 'scenes'
+        root = write_ground(folder / kind / 'both', DISTANCES, is_resampled)
+        settings: dict[str, object] = dict(tile=TILE, overlap=TILE // 4, epochs=4)
+        if is_resampled:
+            settings['epochs'] = 3
+        if arm == 'metres':
+            settings['ground_distance'] = MIDDLE
+        for seed in args.seeds:
+            path = config_file(folder, f'metres_{arm}_{seed}', root, seed, **settings)
+            about = dict(seed=seed, training=arm)
+            yield trained(folder, path, about) | dict(tested_in='both')
+            for distance in DISTANCES:
+                one = write_ground(
+                    folder / kind / f'{distance}', (distance,), is_resampled
+                )
+                data = ('--data', one, '--split', 'val')
+                output, _, _ = run(folder, 'test', folder / path.stem, *data)
+                row = about | dict(tested_in=distance, scaling='none')
+                yield row | figures_of(output)
 
 
 def epochs_of_shrunk(args: argparse.Namespace, seed: int) -> int:

@@ -1,6 +1,7 @@
 """The study of training on tiles: what it reads of an output, and which earlier rows it keeps."""
 
 import csv
+import json
 import sys
 from pathlib import Path
 
@@ -56,3 +57,40 @@ def test_rows_of_other_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     keep((1, 'tiles', 0.5), (1, 'shrunk', 0.1))
     expected = [('0', 'tiles', '0.6'), ('1', 'shrunk', '0.1'), ('1', 'tiles', '0.7')]
     assert keep((0, 'tiles', 0.6), (1, 'tiles', 0.7)) == expected
+
+
+def test_discs_have_their_metres_at_each_distance():
+    sides = {}
+    for distance in large_training.DISTANCES:
+        size = dict(height=300, width=400, distance=distance)
+        image, objects = large_training.draw_on_ground(**size, seed=1)
+        green = (image == large_training.COLOURS[0]).all(-1)
+        for label, x, y, side, _ in objects:
+            assert side * distance == large_training.DIAMETERS[label]
+            assert green[y + side // 2, x + side // 2]
+            sides.setdefault(side, set()).add(label)
+    assert sides == {8: {0}, 16: {0, 1}, 32: {1}}  # no side tells the class alone
+
+
+def test_resampled_scenes_have_one_size_of_each_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rasterio = pytest.importorskip('rasterio', reason='no rasterio')
+    whole = large_training.draw_on_ground
+    monkeypatch.setattr(
+        large_training,
+        'draw_on_ground',
+        lambda height, width, *rest: whole(height // 10, width // 10, *rest),
+    )
+    for is_resampled in (False, True):
+        root = tmp_path / str(is_resampled)
+        large_training.write_ground(root, large_training.DISTANCES, is_resampled)
+        listed = json.loads((root / 'annotations/train.json').read_text())
+        sides = {round(x['bbox'][2], 1) for x in listed['annotations']}
+        steps = set()
+        for image in listed['images']:
+            with rasterio.open(root / 'train' / image['file_name']) as file:
+                assert file.shape == (image['height'], image['width'])
+                steps.add(round(file.transform.a, 6))
+        assert sides == ({11.4, 22.9} if is_resampled else {8, 16, 32})
+        assert steps == ({0.7} if is_resampled else {0.5, 1.0})
