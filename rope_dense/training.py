@@ -27,7 +27,7 @@ from .project.own.settings import Given
 from .project.own.tasks import Found, stored_settings
 from .project.ready import ready
 from .project.run import Run
-from .project.weights import check_fetched_weights, write_backbone
+from .project.weights import check_fetched_weights, say_class_rows, write_backbone
 from .report.curves import read_summary
 from .report.write import report_training
 
@@ -126,6 +126,8 @@ def print_recipe(
 ) -> None:
     """Print the recipe of a config; the model is built without memory for its weights.
 
+    Also which rows of classes stay, if a file to start from is here.
+
     Args:
         config, cfg_options, work_dir, data_root, found: see ``load_config``.
         launcher, options: see ``apply_training_options``.
@@ -140,6 +142,7 @@ def print_recipe(
         apply_training_options(cfg, launcher, **options)
         check_schedule(cfg)
         model = build_shapes(cfg)
+        say_class_rows(cfg, model)
         warn_of_random_weights(cfg, model)
         warn_of_sgd(cfg, model)
         recipe = recipe_text(cfg, model)

@@ -29,5 +29,5 @@ Others import::
     ready: ready
     run: Run, is_first
     weights: SelfLoadingModel, check_fetched_weights, load_tested_weights,
-        patch_mmengine_reader, write_backbone
+        patch_mmengine_reader, say_class_rows, write_backbone
 """

@@ -34,6 +34,7 @@ from ..utils.errors import UsageError
 from ..utils.results import Results
 from .contents import check_angle_convention, class_info, datasets_of, stored_classes
 from .own.fit import BACKBONE
+from .own.settings import other_names
 from .run import Run
 
 Reader = Callable[[str, str], dict]  # of a file, by its name in errors
@@ -98,8 +99,12 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
             if not is_remote(checkpoint):
                 read_ahead(fetch(checkpoint), f'{key}.checkpoint {str(checkpoint)!r}')
     path = cfg.get('load_from')
-    if not path and not cfg.get('resume') and (cfg.get('own') or {}).get('same_as'):
-        raise UsageError('own.same_as names classes of --load-from, which is not given')
+    names = names_same_as(cfg).keys() - cfg.get('own_renamed', ())
+    if names and not path and not cfg.get('resume'):
+        raise UsageError(
+            f'own.same_as: the labels have no {", ".join(sorted(names))}; it names classes of '
+            '--load-from, which is not given'
+        )
     if path and not is_remote(path):
         prepare_start(cfg, model, path)
 
@@ -133,6 +138,20 @@ def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
     load_complete(model, weights, origin)
 
 
+def names_same_as(cfg: Config) -> dict[str, str]:
+    """``other_names`` of ``own.same_as``; {} where a config has none."""
+    return other_names((cfg.get('own') or {}).get('same_as') or ())
+
+
+def say_class_rows(cfg: Config, model: nn.Module) -> None:
+    """Say which rows of classes a training keeps, if the file that it starts from is here."""
+    path = cfg.get('load_from')
+    if path and not cfg.get('resume') and os.path.isfile(path):
+        origin = f'load_from {path!r}'
+        read = read_checkpoint_weights(path, origin, read_checkpoint)
+        keep_class_rows(cfg, model, *read)
+
+
 def keep_class_rows(
     cfg: Config, model: nn.Module, checkpoint: dict, weights: StateDict
 ) -> list[str]:
@@ -154,28 +173,27 @@ def keep_class_rows(
         )
     if not stored or not names:
         return []
-    others = {}
-    for pair in (cfg.get('own') or {}).get('same_as') or ():
-        name, _, other = pair.partition('=')
-        for word, known in ((name, names), (other, stored)):
+    same_as = names_same_as(cfg)
+    for other, name in same_as.items():
+        either = [*stored, *cfg.get('own_renamed', ())]
+        for word, known in ((name, names), (other, either)):
             if word not in known:
                 raise UsageError(
-                    f'own.same_as={pair}: give OURS=THEIRS, and {word!r} is none of '
+                    f'own.same_as={name}={other}: give OURS=THEIRS, and {word!r} is none of '
                     f'{", ".join(known)}'
                 )
-        others[name] = other
-    if stored == names and not others:
+    if stored == names:
         return []
-    theirs = [others.get(name, name) for name in names]
-    sources = [stored.index(name) if name in stored else None for name in theirs]
+    theirs = [same_as.get(name, name) for name in stored]
+    sources = [theirs.index(name) if name in theirs else None for name in names]
     rows = []
     if cfg.get('runner_type', 'Runner') == 'Runner':  # sharded weights have no rows
         rows = keep_rows(weights, expected, sources, len(stored))
-    kept = [name for name in names if rows and others.get(name, name) in stored]
+    kept = [name for name in names if rows and name in theirs]
     said = dict(
         kept=kept,
         new=[name for name in names if name not in kept],
-        left=[name for name in stored if name not in theirs],
+        left=[name for name in theirs if name not in names],
     )
     parts = [f'{word}: {", ".join(some) or "none"}' for word, some in said.items()]
     print(f'load_from: classes {"; ".join(parts)}')

@@ -18,6 +18,7 @@ from rope_dense.project.launch import launch_runner
 from rope_dense.project.load import load_config
 from rope_dense.project.model import build_model
 from rope_dense.project.weights import check_initial_weights, load_from_source
+from rope_dense.training import print_recipe
 from rope_dense.utils.errors import UsageError
 
 # Of each task: its weights with rows of classes.
@@ -156,6 +157,29 @@ def test_some_classes_stay_and_others_are_new(
     cfg.own.same_as = []
     started(cfg, weights, [], tmp_path)
     assert 'does not name its classes' in capsys.readouterr().out
+
+
+def test_a_recipe_says_which_rows_stay(
+    shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cfg = task_config('realtime', shapes, tmp_path)
+    names = ['ring', 'box', 'circle', 'star', 'cross', 'dog']
+    meta = dict(dataset_meta=dict(classes=names))
+    weights = build_model(cfg).state_dict()
+    torch.save(dict(state_dict=weights, meta=meta), tmp_path / 'x.pth')
+    cfg.own.same_as = ['square=box']
+    cfg.dump(tmp_path / 'config.py')
+    kept = 'circle, square, star, cross, ring'
+    for file, says in (
+        ('x.pth', f'kept: {kept}; new: triangle; left: dog'),
+        ('y.pth', ''),
+    ):
+        print_recipe(
+            str(tmp_path / 'config.py'), load_from=str(tmp_path / file), resume=None
+        )
+        text = capsys.readouterr().out
+        assert ('load_from: classes' in text) == bool(says)
+        assert says in text
 
 
 def test_published_detectors_of_80_classes_name_them() -> None:

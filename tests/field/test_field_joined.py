@@ -12,6 +12,9 @@ from rope_dense.data.labels.canonical import write_canonical
 from rope_dense.data.labels.folders import find_labels
 from rope_dense.data.labels.inventory import Inventory
 from rope_dense.project.load import load_config
+from rope_dense.project.model import build_shapes
+from rope_dense.project.weights import check_initial_weights
+from rope_dense.utils.errors import UsageError
 
 BOX = [4, 5, 20, 18]
 WHOLE = (0, 0, 40, 30)
@@ -87,6 +90,33 @@ def test_labelled_says_otherwise(tmp_path: Path) -> None:
     labelled = dict(two=frozenset(['cat']))
     found = reading(tmp_path / 'all', 'folders', labelled=labelled)
     assert f'2 x {beyond}' in found.text  # foxes
+
+
+def test_one_class_of_two_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """COCO's dogs, where YOLO's are foxes; images of both are labelled for the class."""
+    root = make_folders(tmp_path / 'all')
+    found = reading(root, 'folders', same_as=dict(fox='dog', emu='owl', gnu='dog'))
+    assert found.classes == ('dog', 'cat', 'owl')
+    seen = found.objects['train']['two/images/train/a.jpg']
+    assert [label for label, _, crowd in seen if not crowd] == ['dog']
+    assert unlabelled(found, 'val') == {
+        'one/val/a.jpg': {'owl'},
+        'two/images/val/a.jpg': {'owl'},
+        'three/val/a.jpg': {'dog', 'cat'},
+    }
+    assert '2 x object of fox (taken as dog): a.jpg' in found.text
+    monkeypatch.chdir(tmp_path)
+    own = dict(data_root=str(root), format='folders', weights=None)
+    cfg = load_config('realtime', own=own | dict(same_as=['dog=fox', 'owl=emu']))
+    assert cfg.own_renamed == ['emu', 'fox']
+    assert cfg.train_dataloader.dataset.metainfo.classes == ('dog', 'cat', 'owl')
+    model = build_shapes(cfg)
+    check_initial_weights(cfg, model)
+    cfg.own.same_as = ['dog=fox', 'dog=gnu']
+    with pytest.raises(UsageError, match=r'own\.same_as: the labels have no gnu'):
+        check_initial_weights(cfg, model)
 
 
 def test_folders_of_one_format_keep_their_numbers(tmp_path: Path) -> None:

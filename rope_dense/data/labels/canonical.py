@@ -8,7 +8,7 @@ met by surprise.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ MOST_CUT = 0.5  # share of objects that leave their image
 LEAST_CUT = 4  # number of them
 # Of a split's images, where each may have a label file; else as before.
 LEAST_WITH_FILE = 0.1
-EMPTY: Mapping[str, frozenset[str]] = MappingProxyType({})
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Canonical:
     text: str  # the report
     survey: Any  # what was kept of the images, see ``write_canonical``
     state: str  # a digest of the content of labels and of the names, sizes and headers of images
+    renamed: Sequence[str]  # names of ``same_as`` that labels have
 
 
 def write_canonical(
@@ -72,6 +73,7 @@ def write_canonical(
     oriented: bool = False,
     outlines: bool = False,
     labelled: Mapping[str, frozenset[str]] = EMPTY,
+    same_as: Mapping[str, str] = EMPTY,
     survey: Callable[[dict[str, list[Path]]], Any] = lambda images: None,
     settings: object = None,
 ) -> Canonical:
@@ -83,20 +85,23 @@ def write_canonical(
         find: the data set in the folder; ValueError, which names the file, if it is of no use.
         classes: names to use, or None for all of the labels.
         oriented, outlines, labelled: see ``Rules``.
+        same_as: names of classes by their other names, which labels may have.
         survey: what is to be kept of the images of each split, as JSON can hold it.
         settings: others that ``find`` and ``survey`` depend on.
     """
     classes = classes and tuple(classes)
 
     def written(folder: LabelFolder, fresh: Path) -> dict[str, Any]:
-        summary = write_splits(folder, fresh, classes, oriented, outlines, labelled)
+        summary = write_splits(
+            folder, fresh, classes, oriented, outlines, labelled, same_as
+        )
         images = {}
         for split, values in summary['splits'].items():
             images[split] = values.pop('files')
         return dict(summary, survey=survey(images))
 
     parts = sorted((part, sorted(names)) for part, names in labelled.items())
-    about = classes, oriented, outlines, parts, settings
+    about = classes, oriented, outlines, parts, dict(same_as), settings
     target, summary = write_if_changed(inventory, out, about, find, written)
     splits = {}
     for split, values in summary['splits'].items():
@@ -104,7 +109,9 @@ def write_canonical(
         values['classes'] = tuple(values['classes'])
         ann_file = target / f'{split}.json'
         splits[split] = CanonicalSplit(ann_file.absolute(), **values)
-    return Canonical(splits, summary['text'], summary['survey'], target.name)
+    return Canonical(
+        splits, summary['text'], summary['survey'], target.name, summary['renamed']
+    )
 
 
 def write_splits(
@@ -114,16 +121,20 @@ def write_splits(
     oriented: bool,
     outlines: bool,
     labelled: Mapping[str, frozenset[str]] = EMPTY,
+    same_as: Mapping[str, str] = EMPTY,
 ) -> dict[str, Any]:
     """Write the file of each split; each label is read once.
 
-    Returns what is known of each as 'splits', with its images as 'files', and the report as 'text'.
+    Returns what is known of each as 'splits', with its images as 'files', the report as 'text', and
+    names of ``same_as`` that labels have as 'renamed'.
     """
     first = next(iter(folder.splits.values()))
     listed = folder.classes
     if not listed:
         listed, _ = folder.format.read(first, None, Report())
-    names = dict.fromkeys(map(class_name, listed))  # of the labels
+    listed = [*map(class_name, listed)]
+    renamed = same_as.keys() & {*listed}
+    names = dict.fromkeys(same_as.get(name, name) for name in listed)  # of the labels
     given = None if classes is None else tuple(dict.fromkeys(map(class_name, classes)))
     if given and first.inventory.asked:  # a class of a run may have no object here
         names |= dict.fromkeys(given)
@@ -134,6 +145,8 @@ def write_splits(
     def named(items: Iterable[Labelled]) -> Iterator[Labelled]:
         """The items; classes that no list has get their numbers as they come."""
         for item in items:
+            if same_as:
+                renamed.update(rename(item, same_as, total))
             for shape in () if listed else item.shapes:
                 label = class_name(shape.label)
                 names.setdefault(label)
@@ -188,7 +201,27 @@ def write_splits(
         check_parts(labelled, chosen, first.inventory.root, first.inventory.files)
     for name in sorted(unchosen) if first.inventory.asked else ():
         total.note('class that the run does not have (not evaluated)', name)
-    return dict(splits=splits, text=report_text(folder, splits, total))
+    text = report_text(folder, splits, total)
+    return dict(splits=splits, text=text, renamed=sorted(renamed))
+
+
+def rename(item: Labelled, same_as: Mapping[str, str], report: Report) -> set[str]:
+    """Give objects their names by ``same_as``, in place; returns the other names that they had."""
+
+    def name_of(label: str) -> str:
+        return same_as.get(class_name(label), label)
+
+    found = set()
+    for shape in item.shapes:
+        name = name_of(shape.label)
+        if name != shape.label:
+            found.add(class_name(shape.label))
+            report.note(f'object of {shape.label} (taken as {name})', item.file.name)
+            shape.label = name
+    item.lost = [(kind, where, name_of(label)) for kind, where, label in item.lost]
+    if item.labelled is not None:
+        item.labelled = frozenset(map(name_of, item.labelled))
+    return found
 
 
 def note_whole(
@@ -210,11 +243,13 @@ def note_whole(
         kind = 'upright object: none is rotated, so no angle is learned'
         report.note(kind, 'all', report.kept)
     report.note_results(part.inventory.skipped)
+    alike = defaultdict(list)
     for name in classes:
-        lower = name.lower()
-        if lower != name and lower in classes:
-            kind = 'class that differs from another by its case only'
-            report.note(kind, f'{name} and {lower}')
+        alike[name.lower().removesuffix('s')].append(name)
+    for some in alike.values():
+        if len(some) > 1:
+            kind = 'class that differs from another by its case or a plural only (own.same_as?)'
+            report.note(kind, ' and '.join(some))
 
 
 def note_classes(

@@ -25,7 +25,7 @@ from ...utils.config_parts import LOADERS
 from ...utils.disk import read_json_or_empty
 from ...utils.validation import did_you_mean
 from .images import Survey, settings_of_images, survey_images
-from .settings import Own, OwnAdapt, OwnMaps, OwnObjects
+from .settings import Own, OwnAdapt, OwnMaps, OwnObjects, other_names
 
 Part = dict[str, Any]  # settings of a part of a config
 TOO_SMALL, MANY = 8, 0.1  # pixels of a side; share of the training objects
@@ -47,6 +47,7 @@ class OwnData:
     # The largest number of objects in an image; 0 if it is not known.
     most_objects: int = 0
     is_partial: bool = False  # not all images are labelled for all classes
+    renamed: Sequence[str] = ()  # names of ``same_as`` that the labels have
 
     def apply(self, cfg: dict) -> None:
         """Set files and classes of the data sets of a config, in place."""
@@ -60,6 +61,8 @@ class OwnData:
         cfg['own_state'] = self.state
         if self.text:
             cfg['own_data'] = self.text
+        if self.renamed:
+            cfg['own_renamed'] = [*self.renamed]
 
 
 def check_root(own: Own) -> None:
@@ -100,6 +103,7 @@ def find_objects(
     check_root(own)
     file = own.root / CLASSES_FILE
     listed, colours = read_classes(file) if file.is_file() else (None, [])
+    same_as = other_names(own.same_as)
 
     def find_all(inventory: Inventory) -> LabelFolder:
         named = [None if name is None else str(name) for name in (own.train, own.val)]
@@ -119,6 +123,7 @@ def find_objects(
         oriented=oriented,
         outlines=outlines,
         labelled=own.labelled_parts,
+        same_as=same_as,
         survey=partial(survey_images, own, inventory.header),
         settings=(
             *(own.format, own.train, own.val, inventory.asked),
@@ -128,7 +133,8 @@ def find_objects(
     train = next(iter(found.splits.values()))
     text = found.text
     if listed and not own.classes:
-        check_classes_file(file, listed, train.classes)
+        names = [same_as.get(name, name) for name in listed]
+        check_classes_file(file, names, train.classes)
     check_left_out(found.splits, text, own.partial)
     small = np.mean(np.array(train.sides) * own.size < TOO_SMALL)
     if own.tile is None and small >= MANY:
@@ -156,6 +162,7 @@ def find_objects(
         state=found.state,
         most_objects=max(part.most_objects for part in found.splits.values()),
         is_partial=any(part.num_partial for part in found.splits.values()),
+        renamed=found.renamed,
     )
 
 

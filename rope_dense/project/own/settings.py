@@ -153,7 +153,7 @@ class OwnObjects(Own):
     partial: bool = False
     # The classes that some images are labelled for, see ``labelled_parts``; None: all for all.
     labelled: Sequence[str] | None = None
-    # OURS=THEIRS, classes of --load-from under another name.
+    # OURS=THEIRS, classes of labels or of --load-from under another name.
     same_as: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -224,7 +224,7 @@ class OwnSemantic(OwnMaps):
     values: Sequence[int] | None = None
     # As of objects; the pixels of other classes, such as the background, are ignored.
     labelled: Sequence[str] | None = None
-    same_as: Sequence[str] = ()  # as of objects
+    same_as: Sequence[str] = ()  # OURS=THEIRS, classes of --load-from
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -349,6 +349,12 @@ def labelled_parts(given: Sequence[str]) -> dict[str, frozenset[str]]:
         if word:
             found[part] = found.get(part, frozenset()) | {name.strip()}
     return found
+
+
+def other_names(same_as: Sequence[str]) -> dict[str, str]:
+    """Our classes by their other names, of ['OURS=THEIRS' ...]."""
+    pairs = [pair.partition('=') for pair in same_as]
+    return {theirs: ours for ours, _, theirs in pairs}
 
 
 def started_processes() -> int | None:
