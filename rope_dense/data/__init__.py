@@ -18,6 +18,7 @@ Others import::
     images.pictures: check_picture
     images.sources: ImageReader, Source, Video, find_sources, find_video,
         left_out_text, listed_sources, unreadable_sources
+    labels.annotations: Rules
     labels.canonical: check_left_out, write_canonical
     labels.coco_files: load_coco
     labels.evaluated: ALL, ASKED, evaluated

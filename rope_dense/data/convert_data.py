@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..utils.results import Results
 from .classes import CLASSES_FILE, COLOUR_LIST, read_classes
+from .labels.annotations import Rules
 from .labels.canonical import write_splits
 from .labels.files import read_numbered_lines
 from .labels.folders import FORMATS
@@ -68,7 +69,7 @@ def convert_data(
     if not val_share and out.stem.lower() in SPLITS['val']:
         folder = replace(folder, splits={'val': folder.splits['train']})
     with Results(out.parent, out.name) as results, results.fresh() as fresh:
-        summary = write_splits(folder, fresh, given, oriented=False, outlines=False)
+        summary = write_splits(folder, fresh, given, Rules())
         for file, name in zip(files, summary['splits'], strict=True):
             os.rename(fresh / f'{name}.json', fresh / file.name)
     for file, split in zip(files, summary['splits'].values(), strict=True):

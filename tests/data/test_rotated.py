@@ -172,7 +172,7 @@ CLASSES = 'large vehicle', 'ship'
 def rectangles(name: str, source: Path, images: Path) -> tuple[list[dict], Report]:
     """The annotations of oriented boxes in a format, and the report."""
     numbers, report = {label: n for n, label in enumerate(CLASSES, start=1)}, Report()
-    rules = Rules(numbers, oriented=True)
+    rules = Rules(numbers=numbers, oriented=True)
     (part,) = given_folder(name, source, images, None, None).splits.values()
     _, items = FORMATS[name].read(part, None, report)
     found = list(annotate(items, part, rules, report))

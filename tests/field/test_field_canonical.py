@@ -12,6 +12,7 @@ from pycocotools import mask as coco_mask
 
 from helpers.field import image, write
 from rope_dense.data.labels import canonical
+from rope_dense.data.labels.annotations import Rules
 from rope_dense.data.labels.canonical import CanonicalSplit, check_left_out
 from rope_dense.data.labels.geometry import mask_shape, polygon_shape, rotated_shape
 from rope_dense.data.labels.inventory import Inventory
@@ -64,7 +65,7 @@ def as_canonical(
     }
     known = replace(folder, splits=parts)
     found = canonical.write_canonical(
-        inventory, lambda _: known, out, classes, **options
+        inventory, lambda _: known, out, classes, Rules(**options)
     )
     return found.splits, found.text
 

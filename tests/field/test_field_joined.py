@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.field import Reading, coco, files, image, reading, refusal, write
+from rope_dense.data.labels.annotations import Rules
 from rope_dense.data.labels.canonical import write_canonical
 from rope_dense.data.labels.folders import find_labels
 from rope_dense.data.labels.inventory import Inventory
@@ -106,7 +107,7 @@ def test_one_class_of_two_names(
         'two/images/val/a.jpg': {'owl'},
         'three/val/a.jpg': {'dog', 'cat'},
     }
-    assert '2 x object of fox (taken as dog): a.jpg' in found.text
+    assert '2 x object of fox (taken as dog): a.txt, line 1' in found.text
     monkeypatch.chdir(tmp_path)
     own = dict(data_root=str(root), format='folders', weights=None)
     cfg = load_config('realtime', own=own | dict(same_as=['dog=fox', 'owl=emu']))
@@ -154,6 +155,8 @@ def test_linked_folders_and_changed_images_are_read_anew(
             Inventory(tmp_path / 'all'),
             lambda x: find_labels(x, 'folders'),
             tmp_path / 'out',
+            None,
+            Rules(),
         )
         file = json.loads(found.splits['train'].ann_file.read_text())
         return {entry['width'] for entry in file['images']}

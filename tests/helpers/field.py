@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -91,15 +91,23 @@ class Reading:
     text: str
 
 
-def reading(root: Path, format: str | None = None, **options: Any) -> Reading:
-    """Find, read and write the canonical files of a folder; `options` as ``write_canonical``."""
+def reading(
+    root: Path,
+    format: str | None = None,
+    classes: Sequence[str] | None = None,
+    **rules: Any,
+) -> Reading:
+    """Find, read and write the canonical files of a folder by ``Rules``."""
+    from rope_dense.data.labels.annotations import Rules
     from rope_dense.data.labels.canonical import write_canonical
     from rope_dense.data.labels.folders import find_labels
     from rope_dense.data.labels.inventory import Inventory
 
     out = root.parent / f'{root.name}_canonical'
     find = partial(find_labels, format=format)
-    found = write_canonical(Inventory(root), find, out, settings=format, **options)
+    found = write_canonical(
+        Inventory(root), find, out, classes, Rules(**rules), settings=format
+    )
     splits, text = found.splits, found.text
     content = {
         split: mmengine.load(str(part.ann_file)) for split, part in splits.items()

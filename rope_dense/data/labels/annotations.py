@@ -45,23 +45,32 @@ LEAST_SIDE = 1.0  # pixels: mmdet leaves out smaller boxes; also of an object in
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules by which objects become annotations."""
+    """Rules by which objects become annotations; ``write_splits`` gives them the classes."""
 
-    numbers: Mapping[str, int]  # of the classes, from 1, by name
-    # Names that own.classes does not choose: their objects are no objects of this data set.
-    unchosen: Collection[str] = ()
     # An object is the smallest rectangle around it, which nothing clips.
     oriented: bool = False
     outlines: bool = False  # an object without an outline gets the outline of its box
+    # The classes that images are labelled for, by a part of their path below the data set.
+    labelled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    # The names of classes by their other names, which labels may have.
+    same_as: Mapping[str, str] = field(default_factory=dict)
+    # Of the classes, from 1, by name.
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    # Names that own.classes does not choose: their objects are no objects of this data set.
+    unchosen: Collection[str] = ()
     # own.classes chooses: other objects that are lost do not count.
     is_choice: bool = False
-    # The classes that images are labelled for, by a part of their path below the data set.
-    labelled: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def name_of(self, label: object) -> str:
+        """The name of a class in the labels."""
+        name = class_name(label)
+        return self.same_as.get(name, name)
 
     def labelled_in(self, item: Labelled, root: Path) -> frozenset[str] | None:
         """The classes that an image is labelled for; None for all."""
         part = part_of(item.file, root, self.labelled)
-        return item.labelled if part is None else self.labelled[part]
+        names = item.labelled if part is None else self.labelled[part]
+        return None if names is None else frozenset(map(self.name_of, names))
 
     def count(self, item: Labelled) -> int:
         """Number of an image's objects that are, or may be, of this data set."""
@@ -72,7 +81,7 @@ class Rules:
     def may_have(self, label: str) -> bool:
         """Return whether an object of a class, '' if it is not known, may be of this data set."""
         if self.is_choice and label:
-            return class_name(label) in self.numbers
+            return self.name_of(label) in self.numbers
         return True
 
 
@@ -176,7 +185,9 @@ def annotations_of(
     form = rectangle if rules.oriented else visible_part
     for shape in item.shapes:
         where = shape.where or item.file.name
-        label = class_name(shape.label)
+        label = rules.name_of(shape.label)
+        if label != class_name(shape.label):
+            report.note(f'object of {shape.label} (taken as {label})', where)
         if label not in rules.numbers:
             if label not in rules.unchosen:
                 item.leave_out(f'object of the unknown class {label!r}', where)

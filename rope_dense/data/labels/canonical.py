@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ...utils.progress import progress
@@ -29,7 +28,6 @@ MOST_CUT = 0.5  # share of objects that leave their image
 LEAST_CUT = 4  # number of them
 # Of a split's images, where each may have a label file; else as before.
 LEAST_WITH_FILE = 0.1
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -61,19 +59,16 @@ class Canonical:
     text: str  # the report
     survey: Any  # what was kept of the images, see ``write_canonical``
     state: str  # a digest of the content of labels and of the names, sizes and headers of images
-    renamed: Sequence[str]  # names of ``same_as`` that labels have
+    renamed: Sequence[str]  # names of ``Rules.same_as`` that labels have
 
 
 def write_canonical(
     inventory: Inventory,
     find: Callable[[Inventory], LabelFolder],
     out: Path,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str] | None,
+    rules: Rules,
     *,
-    oriented: bool = False,
-    outlines: bool = False,
-    labelled: Mapping[str, frozenset[str]] = EMPTY,
-    same_as: Mapping[str, str] = EMPTY,
     survey: Callable[[dict[str, list[Path]]], Any] = lambda images: None,
     settings: object = None,
 ) -> Canonical:
@@ -84,24 +79,20 @@ def write_canonical(
     Args:
         find: the data set in the folder; ValueError, which names the file, if it is of no use.
         classes: names to use, or None for all of the labels.
-        oriented, outlines, labelled: see ``Rules``.
-        same_as: names of classes by their other names, which labels may have.
+        rules: without classes, see ``Rules``.
         survey: what is to be kept of the images of each split, as JSON can hold it.
         settings: others that ``find`` and ``survey`` depend on.
     """
     classes = classes and tuple(classes)
 
     def written(folder: LabelFolder, fresh: Path) -> dict[str, Any]:
-        summary = write_splits(
-            folder, fresh, classes, oriented, outlines, labelled, same_as
-        )
+        summary = write_splits(folder, fresh, classes, rules)
         images = {}
         for split, values in summary['splits'].items():
             images[split] = values.pop('files')
         return dict(summary, survey=survey(images))
 
-    parts = sorted((part, sorted(names)) for part, names in labelled.items())
-    about = classes, oriented, outlines, parts, dict(same_as), settings
+    about = classes, rules, settings
     target, summary = write_if_changed(inventory, out, about, find, written)
     splits = {}
     for split, values in summary['splits'].items():
@@ -118,37 +109,35 @@ def write_splits(
     folder: LabelFolder,
     target: Path,
     classes: Sequence[str] | None,
-    oriented: bool,
-    outlines: bool,
-    labelled: Mapping[str, frozenset[str]] = EMPTY,
-    same_as: Mapping[str, str] = EMPTY,
+    rules: Rules,
 ) -> dict[str, Any]:
     """Write the file of each split; each label is read once.
 
     Returns what is known of each as 'splits', with its images as 'files', the report as 'text', and
-    names of ``same_as`` that labels have as 'renamed'.
+    names of ``Rules.same_as`` that labels have as 'renamed'.
     """
     first = next(iter(folder.splits.values()))
     listed = folder.classes
     if not listed:
         listed, _ = folder.format.read(first, None, Report())
-    listed = [*map(class_name, listed)]
-    renamed = same_as.keys() & {*listed}
-    names = dict.fromkeys(same_as.get(name, name) for name in listed)  # of the labels
+    seen = {*map(class_name, listed)}
+    names = dict.fromkeys(map(rules.name_of, listed))  # of the labels
     given = None if classes is None else tuple(dict.fromkeys(map(class_name, classes)))
     if given and first.inventory.asked:  # a class of a run may have no object here
         names |= dict.fromkeys(given)
     chosen = chosen_classes(given, [*names], first.source) if listed else given or ()
     numbers = {name: number for number, name in enumerate(chosen, start=1)}
     unchosen = {*names} - {*chosen}
+    rules = replace(
+        rules, numbers=numbers, unchosen=unchosen, is_choice=given is not None
+    )
 
     def named(items: Iterable[Labelled]) -> Iterator[Labelled]:
         """The items; classes that no list has get their numbers as they come."""
         for item in items:
-            if same_as:
-                renamed.update(rename(item, same_as, total))
             for shape in () if listed else item.shapes:
-                label = class_name(shape.label)
+                seen.add(class_name(shape.label))
+                label = rules.name_of(shape.label)
                 names.setdefault(label)
                 if given is None:
                     numbers.setdefault(label, len(numbers) + 1)
@@ -160,14 +149,6 @@ def write_splits(
     total = Report()
     for split, part in folder.splits.items():
         file = files[split] = SplitFile(target / f'{split}.json')
-        rules = Rules(
-            numbers,
-            unchosen,
-            oriented,
-            outlines,
-            is_choice=given is not None,
-            labelled=labelled,
-        )
         _, items = folder.format.read(part, folder.classes, file.report)
         count = len(part.files.pairs) or len(part.names or ()) or None
         items = progress(named(items), f'reading {WORDS[split]} labels', count)
@@ -194,34 +175,15 @@ def write_splits(
             files=[part.images / name for name in file.names],
             num_without_file=len(part.files.unlabelled) if are_negative else 0,
         )
-    note_whole(total, first, chosen, oriented)
+    note_whole(total, first, chosen, rules.oriented)
     note_classes(total, files, numbers)
     note_labelled(total, files, chosen)
     if not first.inventory.asked:  # of the training's own folder
-        check_parts(labelled, chosen, first.inventory.root, first.inventory.files)
+        check_parts(rules.labelled, chosen, first.inventory.root, first.inventory.files)
     for name in sorted(unchosen) if first.inventory.asked else ():
         total.note('class that the run does not have (not evaluated)', name)
     text = report_text(folder, splits, total)
-    return dict(splits=splits, text=text, renamed=sorted(renamed))
-
-
-def rename(item: Labelled, same_as: Mapping[str, str], report: Report) -> set[str]:
-    """Give objects their names by ``same_as``, in place; returns the other names that they had."""
-
-    def name_of(label: str) -> str:
-        return same_as.get(class_name(label), label)
-
-    found = set()
-    for shape in item.shapes:
-        name = name_of(shape.label)
-        if name != shape.label:
-            found.add(class_name(shape.label))
-            report.note(f'object of {shape.label} (taken as {name})', item.file.name)
-            shape.label = name
-    item.lost = [(kind, where, name_of(label)) for kind, where, label in item.lost]
-    if item.labelled is not None:
-        item.labelled = frozenset(map(name_of, item.labelled))
-    return found
+    return dict(splits=splits, text=text, renamed=sorted(rules.same_as.keys() & seen))
 
 
 def note_whole(

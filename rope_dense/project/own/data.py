@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...data.classes import CLASSES_FILE, Colour, distinct_colour, read_classes
+from ...data.labels.annotations import Rules
 from ...data.labels.canonical import check_left_out, write_canonical
 from ...data.labels.evaluated import evaluated
 from ...data.labels.folders import find_labels
@@ -93,7 +94,7 @@ def find_objects(
 
     Where the folder is not there, but ``own.classes`` says the classes, one training image is
     assumed, so that a recipe can be read without its data. ``oriented``, ``outlines``: see
-    ``write_canonical``. ValueError for labels that are not there or cannot be used.
+    ``Rules``. ValueError for labels that are not there or cannot be used.
     """
     files = {}
     if own.classes and not own.root.exists():
@@ -120,10 +121,7 @@ def find_objects(
         find,
         CONVERTED,
         own.classes,
-        oriented=oriented,
-        outlines=outlines,
-        labelled=own.labelled_parts,
-        same_as=same_as,
+        Rules(oriented, outlines, own.labelled_parts, same_as),
         survey=partial(survey_images, own, inventory.header),
         settings=(
             *(own.format, own.train, own.val, inventory.asked),

@@ -119,7 +119,7 @@ class Own:
         return [*map(str, range(1, given + 1) if isinstance(given, int) else given)]
 
     @property
-    def labelled_parts(self) -> dict[str, frozenset[str]]:
+    def labelled_parts(self) -> dict[str, list[str]]:
         """``labelled`` of objects and semantic."""
         return labelled_parts(getattr(self, 'labelled', None) or ())
 
@@ -332,12 +332,12 @@ def task_settings(kind: type[Settings], given: Given) -> Settings:
     return replace(own, gpus=own.gpus or started or 1)
 
 
-def labelled_parts(given: Sequence[str]) -> dict[str, frozenset[str]]:
+def labelled_parts(given: Sequence[str]) -> dict[str, list[str]]:
     """Classes by a part of the path of images, of ['PART=CLASS', 'CLASS', 'PART=CLASS,CLASS' ...].
 
     A part is one or more folders, or a file: 'north' or 'north/2024'.
     """
-    found: dict[str, frozenset[str]] = {}
+    found: dict[str, list[str]] = {}
     part = ''
     for word in ','.join(given).split(','):
         before, equals, name = word.strip().rpartition('=')
@@ -347,7 +347,7 @@ def labelled_parts(given: Sequence[str]) -> dict[str, frozenset[str]]:
                 f'own.labelled={[*given]}: give PART=CLASS,CLASS for each part of the paths'
             )
         if word:
-            found[part] = found.get(part, frozenset()) | {name.strip()}
+            found.setdefault(part, []).append(name.strip())
     return found
 
 

@@ -132,7 +132,7 @@ def find_semantic(own: OwnSemantic, inventory: Inventory) -> OwnData:
     images = files_in(data.files['train'])
     parts = Counter(part_of(x, own.root, own.labelled_parts) for x in images)
     for part, names in own.labelled_parts.items():
-        listed = ', '.join(sorted(names))
+        listed = ', '.join(names)
         text += f'\n{parts[part]} of {len(images)} images ({part}) label {listed} alone'
     return replace(data, classes=classes, palette=palette, text=text)
 
@@ -143,7 +143,6 @@ def trained_classes(
     """Names and colours of the trained classes, and settings of their masks."""
     names, colours, values = read_named_classes(own)
     listed = ', '.join(names)
-    labelled = {part: sorted(given) for part, given in own.labelled_parts.items()}
     if values is not None and len(values) != len(names):
         raise ValueError(
             f'own.values={[*values]}: give a number for each of the {len(names)} classes, {listed}'
@@ -166,8 +165,8 @@ def trained_classes(
         raise ValueError(f'own.void={[*own.void]}: no class is left of {listed}')
     own_values = None if values is None else kept
     settings = dict[str, Any](void=void, values=own_values)
-    if labelled:
-        settings['labelled'] = labelled
+    if own.labelled_parts:
+        settings['labelled'] = own.labelled_parts
     return tuple(trained), palette, settings
 
 
