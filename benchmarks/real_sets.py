@@ -88,12 +88,12 @@ lightly_train.train_object_detection(
     steps=epochs * images // 32, transform_args=dict(image_size=(size, size)), accelerator='cpu')
 """
 HEADERS = dict(
-    tool='tool', options='options', size='size', epochs='epochs', seed='seed'
+    tool='tool', options='options', size='size', epochs='epochs', seed='seeds'
 )
-HEADERS |= dict(
+HEADERS |= dict(  # figures of each seed
     value='figure', at_50='at 0.5', cpu_s='CPU s', trained_per_s='trained images/CPU s'
 )
-HEADERS |= dict(predicted_per_s='predicted images/CPU s', commit='commit')
+HEADERS |= dict(predicted_per_s='predicted images/CPU s')
 
 
 def main() -> None:
@@ -312,14 +312,14 @@ def write_page(page: Path, rows: Sequence[Row]) -> None:
     tables = []
     for place in dict.fromkeys((row['set'], row['task']) for row in rows):
         kind = dict.fromkeys(MASKS, 'mask AP').get(place[1], 'box AP')
-        chosen = [row for row in rows if (row['set'], row['task']) == place]
         kind = 'mIoU' if place[1] == 'semantic' else kind
         lines = [
             list((HEADERS | dict(value=kind)).values()),
-            ['---'] * 2 + ['---:'] * 8 + ['---'],
+            ['---'] * 2 + ['---:'] * (len(HEADERS) - 2),
         ]
-        lines += [[cell(name, str(row[name])) for name in HEADERS] for row in chosen]
-        text = '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
+        chosen = [row for row in rows if (row['set'], row['task']) == place]
+        lines += [cells(runs) for runs in by_command(chosen)]
+        text = '\n'.join(f'| {" | ".join(line)} |' for line in lines)
         tables.append(f'### {place[0]}, {place[1]}\n\n{text}\n')
     start, end = '<!-- tables -->', '<!-- end of tables -->'
     before, rest = page.read_text().split(start)
@@ -328,11 +328,30 @@ def write_page(page: Path, rows: Sequence[Row]) -> None:
     )
 
 
-def cell(name: str, value: str) -> str:
-    """A value of the csv file as the page shows it: figures in tenths, rates to three digits."""
-    if name in ('value', 'at_50') and value:
-        return f'{float(value):.1f}'
-    return f'{float(value):.3g}' if name.endswith('per_s') else value
+def by_command(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows of one command that differ in the seed, by seed; the newest of each."""
+    commands: dict[tuple, dict[str, Row]] = {}
+    for row in rows:
+        command = tuple(row[name] for name in ('tool', 'options', 'size', 'epochs'))
+        commands.setdefault(command, {})[str(row['seed'])] = row
+    return [[runs[seed] for seed in sorted(runs)] for runs in commands.values()]
+
+
+def cells(runs: Sequence[Row]) -> list[str]:
+    """A line of the page: figures of each seed, in tenths, and the mean of what was spent."""
+    line = []
+    for name in HEADERS:
+        values = [str(row[name]) for row in runs]
+        if name == 'seed':
+            line.append(', '.join(values))
+        elif name in ('value', 'at_50'):
+            line.append(', '.join(f'{float(value):.1f}' for value in values if value))
+        elif name == 'cpu_s' or name.endswith('per_s'):
+            mean = sum(map(float, values)) / len(values)
+            line.append(f'{mean:.3g}')
+        else:
+            line.append(values[0])
+    return line
 
 
 if __name__ == '__main__':

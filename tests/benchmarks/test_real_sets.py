@@ -112,10 +112,25 @@ def test_labels_for_other_tools(tmp_path: Path):
     assert line == '1 0.000000 0.000000 1.000000 0.000000 1.000000 0.500000\n'
 
 
-def test_the_page_has_all_rows(tmp_path: Path):
+def test_the_page_is_of_the_rows(tmp_path: Path):
     """That of the repository has those of the csv file."""
     page = tmp_path / 'page.md'
     page.write_text(text := real_sets.PAGE.read_text())
-    real_sets.write_page(page, rows := real_sets.read_rows())
+    real_sets.write_page(page, real_sets.read_rows())
     assert page.read_text() == text
-    assert sum(line.startswith('| ') for line in text.splitlines()) >= len(rows)
+
+
+def test_seeds_of_a_command_are_one_line(tmp_path: Path):
+    """By seed, the newest of each; seconds are their mean."""
+    page = tmp_path / 'page.md'
+    page.write_text('before\n<!-- tables -->\n<!-- end of tables -->after\n')
+    row = dict.fromkeys(real_sets.HEADERS, '1') | dict(set='cards', task='realtime')
+    measured = [('1', '9.0'), ('1', '20.0'), ('0', '10.0')]
+    rows = [row | dict(seed=seed, value=value) for seed, value in measured]
+    rows[2]['cpu_s'] = '3'
+    real_sets.write_page(page, [*rows, row | dict(options='--lr 1', value='7')])
+    lines = [line for line in page.read_text().splitlines() if line.startswith('| 1 ')]
+    assert lines == [
+        '| 1 | 1 | 1 | 1 | 0, 1 | 10.0, 20.0 | 1.0, 1.0 | 2 | 1 | 1 |',
+        '| 1 | --lr 1 | 1 | 1 | 1 | 7.0 | 1.0 | 1 | 1 | 1 |',
+    ]
