@@ -40,5 +40,4 @@ def counted(sample: dict) -> dict:
     is_same = labels[:, None] == truth['labels'].to(labels)
     has_found = ((overlaps >= LEAST_IOU) & is_same).any(1)
     kept = has_found | ~torch.isin(labels, unlabelled.to(labels))
-    some = {name: found[name][kept] for name in ('bboxes', 'scores', 'labels')}
-    return dict(sample, pred_instances=some)
+    return dict(sample, pred_instances={name: x[kept] for name, x in found.items()})

@@ -1,9 +1,9 @@
 """Mask R-CNN for images that are not labelled for all classes."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from mmdet.models.detectors import MaskRCNN
 from mmdet.models.roi_heads.bbox_heads import Shared4Conv1FCBBoxHead
 from mmdet.structures import DetDataSample, SampleList
@@ -27,7 +27,8 @@ class PartialMaskRCNN(MaskRCNN):
         """mmdet's losses."""
         head = self.roi_head.bbox_head
         number = head.num_classes
-        head.unlabelled = [take_unlabelled(x, number) for x in batch_data_samples]
+        unlabelled = [take_unlabelled(x, number) for x in batch_data_samples]
+        head.unlabelled = torch.stack(unlabelled)
         return super().loss(batch_inputs, batch_data_samples)
 
 
@@ -36,10 +37,10 @@ class PartialBBoxHead(Shared4Conv1FCBBoxHead):
     """mmdet's head; background says nothing of the classes that its image is not labelled for.
 
     Attributes:
-        unlabelled: these classes of each image, set before each loss.
+        unlabelled: these classes of each image, bool [B, K], set before each loss.
     """
 
-    unlabelled: Sequence[Tensor] = ()
+    unlabelled: Tensor
 
     def loss(
         self,
@@ -51,16 +52,14 @@ class PartialBBoxHead(Shared4Conv1FCBBoxHead):
         **options: Any,
     ) -> dict:
         """mmdet's losses, of the background without the logits of such classes."""
-        is_hidden = torch.zeros_like(cls_score, dtype=torch.bool)
-        for image, classes in enumerate(self.unlabelled):
-            is_background = (rois[:, 0] == image) & (labels == self.num_classes)
-            is_hidden[:, classes] |= is_background[:, None]
-        cls_score = cls_score.masked_fill(is_hidden, -torch.inf)
+        is_background = labels == self.num_classes
+        is_hidden = self.unlabelled[rois[:, 0].long()] & is_background[:, None]
+        cls_score = cls_score.masked_fill(F.pad(is_hidden, (0, 1)), -torch.inf)
         return super().loss(cls_score, bbox_pred, rois, labels, *targets, **options)
 
 
 def take_unlabelled(sample: DetDataSample, num_classes: int) -> Tensor:
-    """The classes that a sample ignores in all of its image.
+    """True for the classes [K] that a sample ignores in all of its image.
 
     They are left out of what it ignores, unless they are all classes.
     """
@@ -69,7 +68,8 @@ def take_unlabelled(sample: DetDataSample, num_classes: int) -> Tensor:
     height, width = sample.img_shape
     far = boxes.new_tensor([width, height]) - SLACK
     is_whole = (boxes[:, :2] <= SLACK).all(1) & (boxes[:, 2:] >= far).all(1)
-    classes = ignored.labels[is_whole].unique()
-    if len(classes) < num_classes:
+    classes = boxes.new_zeros(num_classes, dtype=torch.bool)
+    classes[ignored.labels[is_whole]] = True
+    if not classes.all():
         sample.ignored_instances = ignored[~is_whole]
     return classes

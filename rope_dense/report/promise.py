@@ -96,13 +96,22 @@ def shares_of(found: np.ndarray) -> np.ndarray:
 
 
 def found_objects(matches: Matches) -> np.ndarray:
-    """The objects of the truth that count, of ``FOUND``."""
+    """The objects of the truth that count, of ``FOUND``.
+
+    An object is missed at the thresholds above its score: predictions of lower scores change no
+    match. The margin of one that is not found at any score is 0.
+    """
     truth = matches.truth
-    found = np.ones(len(truth), FOUND)
+    found = np.zeros(len(truth), FOUND)
     found['label'] = truth['label']
     found['image'] = truth['image']
-    found['score'] = found_scores(matches)
-    found['margin'] = needed_margins(matches)
+    found['size'] = 1
+    found['score'] = -np.inf
+    places = matches.are('right')
+    targets = matches.targets[places]
+    right = matches.predictions[places]
+    found['score'][targets] = right['score']
+    found['margin'][targets] = needed_margins(right['box'], truth['box'][targets])
     return found[~truth['crowd']]
 
 
@@ -126,31 +135,12 @@ def found_pixels(scores: np.ndarray, truth: np.ndarray, image: int) -> np.ndarra
     return np.concatenate(parts)
 
 
-def found_scores(matches: Matches) -> np.ndarray:
-    """The score with which each object is found, or -inf, [G].
-
-    An object is missed at the thresholds above: predictions of lower scores change no match.
-    """
-    places = matches.are('right')
-    scores = np.full(len(matches.truth), -np.inf)
-    scores[matches.targets[places]] = matches.predictions['score'][places]
-    return scores
-
-
-def needed_margins(matches: Matches) -> np.ndarray:
-    """By how much of its sides the box of each object has to grow to contain it, [G].
-
-    On each of the four sides; 0 for an object that is not found at any score.
-    """
-    places = matches.are('right')
-    targets = matches.targets[places]
-    boxes = matches.predictions['box'][places]
-    beyond = corners(boxes) - corners(matches.truth['box'][targets])
+def needed_margins(boxes: np.ndarray, objects: np.ndarray) -> np.ndarray:
+    """By how much of its sides, on each of the four, a box [4] has to grow to contain an object."""
+    beyond = corners(boxes) - corners(objects)
     beyond[:, 2:] *= -1
     sides = np.tile(np.maximum(boxes[:, 2:], TINY), 2)
-    margins = np.zeros(len(matches.truth))
-    margins[targets] = (beyond / sides).max(1).clip(0)
-    return margins
+    return (beyond / sides).max(1).clip(0)
 
 
 def add_promise(

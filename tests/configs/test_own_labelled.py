@@ -106,7 +106,7 @@ def test_mask_rcnn_says_nothing_of_unlabelled_classes(data: Path) -> None:
         head = PartialBBoxHead(
             num_classes=2, in_channels=4, roi_feat_size=1, fc_out_channels=4
         )
-    head.unlabelled = [torch.tensor([1]), torch.tensor([], dtype=torch.long)]
+    head.unlabelled = torch.tensor([[False, True], [False, False]])
     logits = torch.zeros(4, 3, requires_grad=True)
     rois = torch.tensor(
         [[0.0, 0, 0, 9, 9], [0, 0, 0, 9, 9], [1, 0, 0, 9, 9], [0, 0, 0, 9, 9]]
@@ -122,7 +122,7 @@ def test_mask_rcnn_says_nothing_of_unlabelled_classes(data: Path) -> None:
         0,
         -0.125,
     ]  # of two classes, by four boxes
-    (head.unlabelled, logits.grad) = ((), None)
+    (head.unlabelled, logits.grad) = (torch.zeros(2, 2, dtype=torch.bool), None)
     head.loss(*given)['loss_cls'].backward()
     assert (logits.grad != 0).all()
 
@@ -132,10 +132,11 @@ def test_classes_that_an_image_ignores_as_a_whole() -> None:
     sample = DetDataSample(metainfo=dict(img_shape=(60, 80)))
     ignored = InstanceData(bboxes=boxes, labels=torch.tensor([2, 1, 0]))
     sample.ignored_instances = ignored
-    assert take_unlabelled(sample, 3).tolist() == [0, 2]
+    assert take_unlabelled(sample, 3).tolist() == [True, False, True]
     assert sample.ignored_instances.labels.tolist() == [1]
     sample.ignored_instances = ignored
-    assert take_unlabelled(sample, 2).tolist() == [0, 2]  # all: nothing is learned
+    ignored.labels[0] = 1
+    assert take_unlabelled(sample, 2).all()  # nothing is learned
     assert len(sample.ignored_instances) == 3
 
 

@@ -27,9 +27,7 @@ from rope_dense.report.promise import (
     add_promise,
     found_objects,
     found_pixels,
-    found_scores,
     images_needed,
-    needed_margins,
     promised_level,
 )
 from rope_dense.report.record import Promise, ReportRecord
@@ -121,12 +119,12 @@ def random_matches(seed: int) -> tuple[list[dict], list[dict]]:
 def test_missed_is_what_the_report_misses_at_a_threshold() -> None:
     truth, found = random_matches(0)
     matches = match_truth(objects_of(truth), objects_of(found))
-    scores = found_scores(matches)
+    scores = found_objects(matches)['score']
     for threshold in np.linspace(0, 1, 21):
         kept = [item for item in found if item['score'] >= threshold]
         at = match_truth(objects_of(truth), objects_of(kept))
         counted = ~at.truth['crowd']
-        np.testing.assert_array_equal(at.found[counted], (scores >= threshold)[counted])
+        np.testing.assert_array_equal(at.found[counted], scores >= threshold)
 
 
 def test_margins_grow_boxes_until_they_contain_their_objects() -> None:
@@ -134,12 +132,15 @@ def test_margins_grow_boxes_until_they_contain_their_objects() -> None:
     found = annotations([([4, 1, 32, 10], 1, 0.9)])
     matches = match_truth(objects_of(truth), objects_of(found))
     # Left 4 / 32, top 1 / 10, right 4 / 32: nothing is found at IoU 0.4.
-    assert needed_margins(matches).tolist() == [0]
+    assert found_objects(matches)['margin'].tolist() == [0]
     found = annotations([([4, 1, 32, 15], 1, 0.9)])
     matches = match_truth(objects_of(truth), objects_of(found))
-    assert needed_margins(matches).tolist() == [4 / 15]
-    matches = match_truth(*map(objects_of, random_matches(1)))
-    margins = needed_margins(matches)
+    assert found_objects(matches)['margin'].tolist() == [4 / 15]
+    truth, found = random_matches(1)
+    for item in truth:
+        item['iscrowd'] = 0
+    matches = match_truth(objects_of(truth), objects_of(found))
+    margins = found_objects(matches)['margin']
     places = matches.are('right')
     boxes = matches.predictions['box'][places]
     by = margins[matches.targets[places]][:, None] + 1e-9

@@ -37,22 +37,22 @@ def find_in_folders(
     if not found:
         raise ValueError(f'own.format={FOLDERS}: {root} has no folder')
     known = {name: classes_of(folder) for name, folder in found.items()}
+    images = [*inventory.images(root).by_path.values()]
     splits = {}
     for split in WORDS:
-        parts = [folder.splits[split] for folder in found.values()]
-        whole = join(parts)
-        without = [*whole.files.unlabelled]  # a file of their own, as all of COCO
-        for part in parts:
-            if not part.files.pairs:
-                without += inventory.images(part.images).by_path.values()
-        files = replace(whole.files, unlabelled=without)
-        splits[split] = replace(whole, images=root, inventory=inventory, files=files)
+        whole = join([folder.splits[split] for folder in found.values()])
+        splits[split] = replace(
+            whole,
+            images=root,
+            inventory=inventory,
+            options=dict(split=split),
+            files=replace(whole.files, unlabelled=images),  # of what is kept
+        )
 
     def read(whole: Split, classes: Sequence[str] | None, report: Report) -> Read:
-        split = next(split for split, part in splits.items() if part is whole)
         items = []
         for name, folder in found.items():
-            part = folder.splits[split]
+            part = folder.splits[whole.options['split']]
             _, some = folder.format.read(part, folder.classes, report)
             items.append(labelled_for(some, frozenset(known[name])))
         return classes or (), chain.from_iterable(items)

@@ -120,8 +120,23 @@ class Own:
 
     @property
     def labelled_parts(self) -> dict[str, list[str]]:
-        """``labelled`` of objects and semantic."""
-        return labelled_parts(getattr(self, 'labelled', None) or ())
+        """``labelled`` of objects and semantic: classes by a part of the path of images.
+
+        A part is one or more folders, or a file: 'north' or 'north/2024'. ValueError unless it is
+        written as ['PART=CLASS', 'CLASS', 'PART=CLASS,CLASS' ...].
+        """
+        given = getattr(self, 'labelled', None) or ()
+        found: dict[str, list[str]] = {}
+        part = ''
+        for word in filter(None, ','.join(given).split(',')):
+            before, equals, name = word.strip().rpartition('=')
+            part = before.strip().strip('/') if equals else part
+            if not (part and name.strip()):
+                raise ValueError(
+                    f'own.labelled={[*given]}: give PART=CLASS,CLASS for each part of the paths'
+                )
+            found.setdefault(part, []).append(name.strip())
+        return found
 
     @property
     def vit(self) -> OwnBackbone:
@@ -330,25 +345,6 @@ def task_settings(kind: type[Settings], given: Given) -> Settings:
             f'own.gpus={own.gpus}: {started} processes were started together; leave it out'
         )
     return replace(own, gpus=own.gpus or started or 1)
-
-
-def labelled_parts(given: Sequence[str]) -> dict[str, list[str]]:
-    """Classes by a part of the path of images, of ['PART=CLASS', 'CLASS', 'PART=CLASS,CLASS' ...].
-
-    A part is one or more folders, or a file: 'north' or 'north/2024'.
-    """
-    found: dict[str, list[str]] = {}
-    part = ''
-    for word in ','.join(given).split(','):
-        before, equals, name = word.strip().rpartition('=')
-        part = before.strip().strip('/') if equals else part
-        if word and not (part and name.strip()):
-            raise ValueError(
-                f'own.labelled={[*given]}: give PART=CLASS,CLASS for each part of the paths'
-            )
-        if word:
-            found.setdefault(part, []).append(name.strip())
-    return found
 
 
 def other_names(same_as: Sequence[str]) -> dict[str, str]:
