@@ -86,7 +86,8 @@ def read_report(run: Path, checkpoint: str) -> dict[str, Any]:
     file = run / 'report' / 'report.json'
     if not file.is_file():
         raise ValueError(
-            f'--score {REPORT}: no {file}; write it by rope-dense report {run}'
+            f'--score {REPORT}: no {file}; write it by rope-dense report {run} (rotated boxes '
+            'have none: give scores)'
         )
     content = json.loads(file.read_text(encoding='utf-8'))
     about = content.get('about', {})

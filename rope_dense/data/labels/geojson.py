@@ -40,7 +40,7 @@ if find_spec('rasterio') and find_spec('shapely'):
 
 # Properties; the first is taken.
 CLASS = ('class', 'label', 'class_name', 'category', 'name')
-CLIPPED = 'object partly outside of its image (clipped)'
+AT_BORDER = 'object partly outside of its image'
 FEW_NAMES = 8  # values of `name`: more, for less than twice the objects, are no classes
 ONE_CLASS = 'object'  # its name where no property and no classes.txt names it
 MARGIN = 4  # times the sides of an image around it: corners farther away may have no place there
@@ -126,7 +126,7 @@ def read_geojson(part: Split, classes: Sequence[str] | None, report: Report) -> 
                     where = features[one.number].where
                     item.shapes.append(Shape(label, one.box, one.outline, where=where))
                     if one.is_cut:
-                        report.note(CLIPPED, where)
+                        report.note(AT_BORDER, where)
             hint = ''
             if not seen:
                 hint = ', as all of its file: is the coordinate system right?'
