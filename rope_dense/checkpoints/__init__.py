@@ -5,7 +5,7 @@ Others import::
     adapting: can_load
     channels: RGB, WHOLE, adapt_channels, channels_text, example_of_sources,
         rgb_keys
-    class_rows: ROWS, fill_rows, has_rows, keep_rows
+    class_rows: fill_rows, has_rows, keep_rows
     detectors: convert_detector, find_detector, read_eomt, to_published
     errors: CheckpointError, keys_text
     fetch: Location, fetch

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from .keys import StateDict
 
-ROWS = 'class_rows'  # beside the state dict of a file that has been read
 # Of DEIM, DINO, Mask R-CNN and mmseg's heads; a last row beside the classes is of none.
 CLASS_WEIGHTS = re.compile(
     r'.*\b(selection\.cls|cls_branches\.\d+|denoising\.labels|label_embedding|fc_cls|fc_reg'
@@ -31,8 +30,8 @@ def keep_rows(
     expected: StateDict,
     sources: Sequence[int | None],
     number: int,
-) -> list[str]:
-    """Give weights that have rows of classes the rows of the model, in place; returns their keys.
+) -> bool:
+    """Give weights that have rows of classes the rows of the model, in place; False if none fits.
 
     Rows of classes that the file does not have are NaN, see ``fill_rows``.
 
@@ -41,7 +40,7 @@ def keep_rows(
         sources: place of each class of the model in the file, or None, N.
         number: K.
     """
-    kept = []
+    has_kept = False
     for key in filter(has_rows, weights):
         weight = weights[key]
         own = expected.get(key, weight[:0])
@@ -56,16 +55,16 @@ def keep_rows(
             if source is not None:
                 row.copy_(theirs[source])
         weights[key] = torch.cat(rows)
-        kept.append(key)
-    return kept
+        has_kept = True
+    return has_kept
 
 
 def fill_rows(checkpoint: dict, own: Mapping[str, Tensor]) -> None:
-    """Complete the state dict of a file that has been read, by rows of the model."""
-    rows = checkpoint.get(ROWS)
-    if not rows:  # or a plain state dict
-        return
-    weights = checkpoint['state_dict']
-    for key in rows:
+    """Complete the state dict of a file that has been read, by rows of the model, where it is NaN.
+
+    Other NaN are refused before.
+    """
+    weights = checkpoint.get('state_dict', {})
+    for key in filter(has_rows, weights.keys() & own.keys()):
         start = own[key].detach().to(weights[key])
         weights[key] = weights[key].where(~weights[key].isnan(), start)

@@ -21,7 +21,7 @@ from ..checkpoints.channels import (
     example_of_sources,
     rgb_keys,
 )
-from ..checkpoints.class_rows import ROWS, has_rows, keep_rows
+from ..checkpoints.class_rows import has_rows, keep_rows
 from ..checkpoints.detectors import convert_detector
 from ..checkpoints.errors import keys_text
 from ..checkpoints.fetch import Location, fetch
@@ -125,9 +125,9 @@ def prepare_start(cfg: Config, model: nn.Module, path: str) -> None:
         adapt_to_channels(cfg, model, weights, origin)
         check_whole_backbone(model, weights, origin)
         check_finite(weights, origin)
-        rows = keep_class_rows(cfg, model, checkpoint, weights)
+        keep_class_rows(cfg, model, checkpoint, weights)
         leave_out_misfits(weights, model)
-        keep_read(fetch(path), checkpoint | {'state_dict': weights, ROWS: rows})
+        keep_read(fetch(path), checkpoint | {'state_dict': weights})
         return
     missing = [key for key in TRAINING_STATE if key not in checkpoint]
     if missing:
@@ -154,15 +154,15 @@ def say_class_rows(cfg: Config, model: nn.Module) -> None:
 
 def keep_class_rows(
     cfg: Config, model: nn.Module, checkpoint: dict, weights: StateDict
-) -> list[str]:
+) -> None:
     """Give weights to start from the rows of the training's classes, in place; says which stay.
 
     Their names are equal, or equal by ``own.same_as``. UsageError for a name there that neither
-    has. Returns the keys of these weights, see ``keep_rows``.
+    has.
     """
     expected = model.state_dict()
     if not cfg.get('train_dataloader'):
-        return []
+        return
     _, dataset = next(datasets_of(cfg, 'train_dataloader'))
     names = list(class_info(cfg, dataset).get('classes') or ())
     stored = list(stored_classes(checkpoint).get('classes', ()))
@@ -172,7 +172,7 @@ def keep_class_rows(
             'order, else they start anew'
         )
     if not stored or not names:
-        return []
+        return
     same_as = names_same_as(cfg)
     for other, name in same_as.items():
         either = [*stored, *cfg.get('own_renamed', ())]
@@ -183,13 +183,13 @@ def keep_class_rows(
                     f'{", ".join(known)}'
                 )
     if stored == names:
-        return []
+        return
     theirs = [same_as.get(name, name) for name in stored]
     sources = [theirs.index(name) if name in theirs else None for name in names]
-    rows = []
-    if cfg.get('runner_type', 'Runner') == 'Runner':  # sharded weights have no rows
-        rows = keep_rows(weights, expected, sources, len(stored))
-    kept = [name for name in names if rows and name in theirs]
+    kept = []
+    is_sharded = cfg.get('runner_type', 'Runner') != 'Runner'  # then there are no rows
+    if not is_sharded and keep_rows(weights, expected, sources, len(stored)):
+        kept = [name for name in names if name in theirs]
     said = dict(
         kept=kept,
         new=[name for name in names if name not in kept],
@@ -197,7 +197,6 @@ def keep_class_rows(
     )
     parts = [f'{word}: {", ".join(some) or "none"}' for word, some in said.items()]
     print(f'load_from: classes {"; ".join(parts)}')
-    return rows
 
 
 def check_class_names(cfg: Config, loader: str, checkpoint: dict) -> None:

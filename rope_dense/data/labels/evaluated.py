@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .inventory import Inventory
-from .joined import each_once, join
+from .joined import join, together
 from .label_folder import LabelFolder, Read, Split
 from .objects import Report
 from .places import SPLITS
@@ -72,10 +72,6 @@ def with_parts(folder: Any, parts: Sequence[Split]) -> Any:
     read = folder.format.read
 
     def read_parts(_: Split, classes: Sequence[str] | None, report: Report) -> Read:
-        found = [read(part, classes, report) for part in parts]
-        names = dict[str, None]()
-        for listed, _items in found:
-            names |= dict.fromkeys(listed)
-        return [*names], each_once(found)
+        return together([read(part, classes, report) for part in parts])
 
     return replace(joined, format=replace(folder.format, read=read_parts))

@@ -50,12 +50,12 @@ def find_in_folders(
         )
 
     def read(whole: Split, classes: Sequence[str] | None, report: Report) -> Read:
-        items = []
+        reads = []
         for name, folder in found.items():
             part = folder.splits[whole.options['split']]
-            _, some = folder.format.read(part, folder.classes, report)
-            items.append(labelled_for(some, frozenset(known[name])))
-        return classes or (), chain.from_iterable(items)
+            listed, items = folder.format.read(part, folder.classes, report)
+            reads.append((listed, labelled_for(items, frozenset(known[name]))))
+        return together(reads)
 
     titles = ' and '.join(dict.fromkeys(x.format.title for x in found.values()))
     return LabelFolder(
@@ -88,14 +88,19 @@ def labelled_for(
         yield item
 
 
-def each_once(found: Sequence[Read]) -> Iterator[Labelled]:
-    """The images of several readings, each image of the first that has it."""
-    seen = set[Path]()
-    for _, items in found:
-        for item in items:
-            if item.file not in seen:
-                seen.add(item.file)
-                yield item
+def together(reads: Sequence[Read]) -> Read:
+    """Several readings as one, each image of the first that has it."""
+
+    def each_once() -> Iterator[Labelled]:
+        seen = set[Path]()
+        for _, items in reads:
+            for item in items:
+                if item.file not in seen:
+                    seen.add(item.file)
+                    yield item
+
+    listed = chain.from_iterable(names for names, _ in reads)
+    return [*dict.fromkeys(listed)], each_once()
 
 
 def join(parts: Sequence[Split]) -> Split:
