@@ -262,6 +262,9 @@ class Backbone(BaseModule):
         WEIGHT_INITIALIZERS.build(dict(settings, type='StrictPretrained'))(self)
         self.is_init = True
 
+    def _dump_init_info(self) -> None:
+        """Nothing: of a backbone that stands alone mmengine would print each tensor."""
+
 
 def pretrained_settings(init_cfg: dict | list[dict] | None) -> dict | None:
     """Return the initialisation with pre-trained weights; None for another.

@@ -86,3 +86,11 @@ def test_swin_declares_tables():
         size == (5, 9) and len(state[name]) == 45 for name, size in tables.items()
     )
     assert swin().position_tables() == {}
+
+
+@pytest.mark.parametrize('build', [vit, swin])
+def test_init_weights_prints_no_list_of_tensors(
+    build: Callable[[], Backbone], capfd: pytest.CaptureFixture
+):
+    build().init_weights()
+    assert ''.join(capfd.readouterr()) == ''
