@@ -8,7 +8,7 @@ Others import::
     depth_maps: depth_lines, survey_depths
     generated: ShapesSettings, write_shapes
     generated.shape_files: ShapesSettings, write_shapes
-    ground: file_distance, name_file
+    ground: GroundDistance, name_file
     images.band_files: BandHeader, read_band_header
     images.bands: LoadBands, drop_predictions_without_data, find_load_bands,
         no_data, picture, read_white_value

@@ -1,8 +1,9 @@
 """The distance on the ground of a pixel, for positions in metres."""
 
-import json
 import math
+import os
 import warnings
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,10 +13,15 @@ from mmengine.dataset import Compose
 
 from ..utils.validation import checked_number
 from .images.band_files import check_rasterio
+from .labels.coco_files import gsd_of, load_coco
+from .labels.files import errors_at, finite_numbers
 
 if find_spec('rasterio'):
     import rasterio
     from rasterio.errors import NotGeoreferencedWarning
+
+NONE = ('', 'false', 'none', 'null')  # of distances in labels
+LEAST = 1e-4  # metres of a pixel: less is in degrees
 
 
 class GroundDistance(BaseTransform):
@@ -27,32 +33,48 @@ class GroundDistance(BaseTransform):
     image in memory.
 
     Args:
-        coco: a COCO file whose images have ``gsd``, found by the last part of ``file_name``.
+        coco: (file, folder of its images) of COCO files; may be gone where there is a default.
         default: metres of a pixel of a file; None refuses images of which nothing is known.
 
     Raises:
-        ValueError: an image of unknown distance.
+        ValueError: an image of unknown distance, or a ``gsd`` that is none.
     """
 
     def __init__(
-        self, coco: str | Path | None = None, default: float | None = None
+        self, coco: Sequence[Sequence[str]] = (), default: float | None = None
     ) -> None:
-        self.known = {} if coco is None else coco_distances(Path(coco))
+        self.known: dict[str, float] = {}
+        for path, folder in coco:
+            if default is None or Path(path).is_file():
+                self.read_labels(path, folder)
         self.default = default
         self.file: Path | None = None
         if default is not None:
             checked_number('GroundDistance: default', default, above=0)
 
+    def find(self, path: str | Path) -> float | None:
+        """Metres of a pixel of a file; None if nothing is known."""
+        known = self.known.get(os.path.realpath(path))
+        return known or file_distance(str(path)) or self.default
+
+    def read_labels(self, path: str, folder: str) -> None:
+        """Take the distances of the images of a COCO file that has some."""
+        for image in load_coco(Path(path)).content['images']:
+            gsd = gsd_of(image)
+            if str(gsd).strip().lower() in NONE:
+                continue
+            file = os.path.realpath(Path(folder, image['file_name']))
+            with errors_at(f'{image.get("labels", path)}, image {file}'):
+                (number,) = finite_numbers([gsd], 'gsd')
+                self.known[file] = checked_number('gsd in metres', number, LEAST)
+
     def transform(self, results: dict) -> dict:
         """Add the distance."""
         path = results.get('img_path') or self.file
-        distance = self.default
-        if path is not None:
-            known = self.known.get(Path(path).name)
-            distance = known or file_distance(str(path)) or distance
+        distance = self.default if path is None else self.find(path)
         if distance is None:
             raise ValueError(
-                f'{path}: no distance on the ground: give images[].gsd in the COCO file of '
+                f'{path}: no distance on the ground: give images[].gsd in a COCO file of '
                 'GroundDistance, a GeoTIFF in a projected system, or GroundDistance.default'
             )
         width, height = results.get('scale_factor', (1.0, 1.0))
@@ -67,19 +89,6 @@ def name_file(pipeline: Compose, file: Path | None) -> bool:
     for step in steps:
         step.file = file
     return bool(steps)
-
-
-def coco_distances(path: Path) -> dict[str, float]:
-    """``gsd`` of the images of a COCO file by their names; ValueError for two of one name."""
-    found: dict[str, float] = {}
-    for image in json.loads(path.read_text(encoding='utf-8'))['images']:
-        name = Path(image['file_name']).name
-        if 'gsd' not in image:
-            continue
-        distance = checked_number(f'{path}: gsd of {name}', image['gsd'], above=0)
-        if found.setdefault(name, distance) != distance:
-            raise ValueError(f'{path}: two images {name} differ in gsd: rename one')
-    return found
 
 
 @lru_cache(4096)

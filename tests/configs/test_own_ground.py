@@ -1,6 +1,7 @@
 """Positions in metres on own data: recipes, tiles and predictions pass on each image's distance."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from mmcv.transforms import LoadImageFromFile
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 from mmengine.dataset import Compose, pseudo_collate
 from mmengine.registry import DATASETS, MODELS, DefaultScope
 from mmengine.structures import BaseDataElement
@@ -24,6 +25,7 @@ from rope_dense.data.ground import GroundDistance
 from rope_dense.data.tiles.plan import TilePredictor
 from rope_dense.predict import inferencer as inferencers
 from rope_dense.project.load import load_config
+from rope_dense.project.own.recipes import find_anew
 from rope_dense.utils.errors import UsageError
 
 rasterio = pytest.importorskip('rasterio', reason='no rasterio')
@@ -131,6 +133,113 @@ def test_a_batch_that_is_resized(data: Path):
 
 def grown(self: MultiScaleBatch, images: torch.Tensor, samples: list) -> tuple:
     return self.resized(images, samples, 1.25)
+
+
+def with_gsd(data: Path, root: Path, *values: object) -> Path:
+    """A copy of the data whose COCO files give images a distance on the ground."""
+    shutil.copytree(data, root)
+    for split in ('train', 'val'):
+        file = root / f'{split}.json'
+        content = json.loads(file.read_text())
+        for image, value in zip(content['images'], values, strict=True):
+            image['gsd' if split == 'train' else 'GSD'] = value
+        file.write_text(json.dumps(content))
+    return root
+
+
+def step_of(cfg: Config) -> GroundDistance:
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        steps = Compose(cfg.test_dataloader.dataset.pipeline).transforms
+    (step,) = [step for step in steps if isinstance(step, GroundDistance)]
+    return step
+
+
+@pytest.mark.parametrize('tile', [None, 48])
+def test_gsd_of_coco_counts_before_the_transform(
+    data: Path, tmp_path: Path, tile: int | None
+):
+    root = with_gsd(data, tmp_path / 'own', 0.125, None)
+    cfg = load(root, 'realtime', augment='none', tile=tile)
+    growth = 128 / (tile or 64)
+    trained = (0.125 * 2.0) ** 0.5 / growth
+    assert cfg.model.backbone.ground_distance == pytest.approx(trained)
+    # Stretched to a square; the mean of both axes counts.
+    growth = growth if tile else 128 / (64 * 96) ** 0.5
+    for split in ('train', 'val'):
+        with DefaultScope.overwrite_default_scope('mmdet'):
+            dataset = DATASETS.build(cfg[f'{split}_dataloader'].dataset)
+        found = {}
+        for index in range(len(dataset)):
+            sample = dataset[index]['data_samples']
+            found[Path(sample.img_path).name] = sample.ground_distance * growth
+        assert found == {'0.tif': pytest.approx(0.125), '1.tif': pytest.approx(2.0)}
+
+
+def test_predictions_know_the_images_of_the_labels(data: Path, tmp_path: Path):
+    root = with_gsd(data, tmp_path / 'own', 0.125, None)
+    cfg = load(root, 'realtime', augment='none')
+    step = step_of(cfg)
+    for split in ('train', 'val'):
+        assert step.find(root / f'images/{split}/0.tif') == 0.125
+    assert step.find(data / 'images/val/0.tif') == 0.5  # of the same name
+    assert step.find(tmp_path / '0.png') == 0.7
+    model = Watched()
+    file = root / 'images/val/0.tif'
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        predict = TilePredictor(model, cfg, batch=1, report=lambda: None, file=file)
+        assert len([*predict([np.zeros((64, 64, 3), np.uint8)])]) == 1
+    assert model.distances == [0.0625]
+    # Another data set is evaluated, and its labels are gone later.
+    other = with_gsd(data, tmp_path / 'other', 4.0, 8.0)
+    find_anew(cfg, str(other))
+    assert step_of(cfg).find(other / 'images/val/1.tif') == 8.0
+    assert step_of(cfg).find(root / 'images/val/0.tif') == 0.5
+    for listing, _ in step_of_config(cfg).coco:
+        Path(listing).unlink()
+    assert step_of(cfg).find(other / 'images/val/1.tif') == 2.0
+
+
+def step_of_config(cfg: Config) -> ConfigDict:
+    steps = cfg.test_dataloader.dataset.pipeline
+    return next(step for step in steps if step.type.endswith('GroundDistance'))
+
+
+@pytest.mark.parametrize(
+    'value, said',
+    [
+        (0, 'gsd in metres must be a finite number, 0.0001 or more, got 0.0'),
+        (-0.3, 'gsd in metres must be a finite number, 0.0001 or more, got -0.3'),
+        (1.3e-6, 'gsd in metres must be a finite number, 0.0001 or more, got 1.3e-06'),
+        ('about 0.3', "gsd is 'about 0.3', which is no number"),
+        (float('nan'), "gsd is 'nan', which is not finite"),
+    ],
+)
+def test_a_wrong_gsd_is_refused_where_it_counts(
+    data: Path, tmp_path: Path, value: object, said: str
+):
+    root = with_gsd(data, tmp_path / 'own', 0.3, value)
+    with pytest.raises(UsageError) as caught:
+        load(root, 'realtime', augment='none')
+    place = f'train.json, image {root / "images/train/1.tif"}'
+    assert str(caught.value) == f'{place}: {said}'
+    load(root, 'realtime', augment='none', ground_distance=None)
+
+
+@pytest.mark.parametrize(
+    'head, distance', [('gsd:0.146', 0.146), ('GSD: null', 0.7), ('', 0.7)]
+)
+def test_the_head_of_a_dota_file(tmp_path: Path, head: str, distance: float):
+    for split in ('train', 'val'):
+        for part in ('images', 'labelTxt'):
+            (tmp_path / split / part).mkdir(parents=True)
+        Image.new('RGB', (64, 64)).save(tmp_path / split / 'images/a.png')
+        lines = 'imagesource:GoogleEarth', head, '8 8 40 12 36 44 4 40 ship 0'
+        label = tmp_path / split / 'labelTxt/a.txt'
+        label.write_text('\n'.join(filter(None, lines)))
+    settings = dict(train=None, val=None, augment='none')
+    cfg = load(tmp_path, 'oriented', **settings)
+    assert cfg.model.backbone.ground_distance == pytest.approx(distance / 2)
+    assert step_of(cfg).find(tmp_path / 'val/images/a.png') == distance
 
 
 class Watched(nn.Module):

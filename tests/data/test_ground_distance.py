@@ -114,9 +114,10 @@ def test_the_distance_of_an_image(tmp_path: Path):
     assert distance(GroundDistance(), path) == pytest.approx(0.5)
     half = distance(GroundDistance(), path, scale_factor=(2.0, 2.0))
     assert half == pytest.approx(0.25)
-    images = [dict(file_name='sub/a.tif', gsd=0.1), dict(file_name='b.tif')]
-    coco = tmp_path / 'labels.json'
-    coco.write_text(json.dumps(dict(images=images)))
+    images = [dict(file_name='a.tif', gsd=0.1), dict(file_name='b.tif')]
+    listing = tmp_path / 'labels.json'
+    listing.write_text(json.dumps(dict(images=images)))
+    coco = [[str(listing), str(tmp_path)]]
     assert distance(GroundDistance(coco), path) == 0.1
     plain = str(tmp_path / 'b.tif')
     with rasterio.open(plain, 'w', **profile) as file:
@@ -128,9 +129,29 @@ def test_the_distance_of_an_image(tmp_path: Path):
         with pytest.raises(ValueError, match='rasterio'):
             file_distance(f'{path}f')
         assert file_distance(f'{path}.png') is None
-    coco.write_text(json.dumps(dict(images=[images[0], dict(images[0], gsd=2)])))
-    with pytest.raises(ValueError, match=r'two images a\.tif differ in gsd'):
+    listing.write_text(json.dumps(dict(images=[dict(images[0], gsd=0)])))
+    said = r'labels\.json, image .*/a\.tif: gsd in metres must be .* got 0'
+    with pytest.raises(ValueError, match=said):
         GroundDistance(coco)
+    listing.unlink()
+    with pytest.raises(FileNotFoundError):
+        GroundDistance(coco)
+    assert distance(GroundDistance(coco, 0.7), path) == pytest.approx(0.5)
+
+
+def test_images_of_one_name_in_the_folders_of_own_data(tmp_path: Path):
+    for place, distance in (('east', 0.1), ('west', '0.4'), ('north', False)):
+        (tmp_path / place).mkdir()
+        image = dict(file_name='sub/a.png', GSD=distance)
+        listing = tmp_path / f'{place}.json'
+        listing.write_text(json.dumps(dict(images=[image])))
+    places = ('east', 'west', 'north', 'gone')
+    coco = [[f'{tmp_path}/{place}.json', f'{tmp_path}/{place}'] for place in places]
+    step = GroundDistance(coco, default=0.7)
+    found = [step.find(tmp_path / place / 'sub/a.png') for place in places]
+    assert found == [0.1, 0.4, 0.7, 0.7]
+    (tmp_path / 'link').symlink_to(tmp_path / 'west')
+    assert step.find(tmp_path / 'link/sub/a.png') == 0.4
 
 
 @pytest.mark.parametrize('mode', ['whole', 'slide'])

@@ -141,7 +141,11 @@ def annotate(
             report.note('image that lost all of its objects (left out)', name)
             continue
         path = item.file.relative_to(part.images).as_posix()
-        entry = dict(file_name=path, height=image.height, width=image.width)
+        entry: dict[str, Any] = dict(
+            file_name=path, height=image.height, width=image.width
+        )
+        if item.gsd is not None:
+            entry.update(gsd=str(item.gsd), labels=part.source.name)
         labelled = rules.labelled_in(item, part.inventory.root)
         note_beyond(annotations, labelled, name, rules, report)
         yield entry, annotations, labelled

@@ -209,7 +209,7 @@ def labelled(
     report: Report,
 ) -> Labelled:
     """An image with its objects."""
-    item = Labelled(image, size=entry.size)
+    item = Labelled(image, size=entry.size, gsd=entry.gsd)
     info = file.content.get('info')
     convention = info.get('angle_version') if isinstance(info, dict) else None
     for given in map(file.annotation, entry.numbers):

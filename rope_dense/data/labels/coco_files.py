@@ -151,6 +151,11 @@ def name_of(entry: dict[str, Any]) -> str:
     return str(entry.get('file_name') or entry.get('coco_url') or '')
 
 
+def gsd_of(entry: dict[str, Any]) -> object:
+    """What an image has as its ground distance; None for nothing."""
+    return entry.get('gsd', entry.get('GSD'))
+
+
 class Entry(NamedTuple):
     """An image of a COCO file: its size (height, width), and the numbers of its annotations."""
 
@@ -161,6 +166,7 @@ class Entry(NamedTuple):
     # with objects that are not labelled.
     absent: frozenset[str] | None
     unfinished: frozenset[str]
+    gsd: object
 
 
 def image_entries(file: CocoFile) -> dict[str, Entry]:
@@ -182,7 +188,9 @@ def image_entries(file: CocoFile) -> dict[str, Entry]:
             unfinished, absent = (ids_in(item, key) for key in FEDERATED)
             is_whole = not is_federated or FEDERATED[1] not in item
             size = size_in(item, 'height', 'width')
-            entry = Entry(name, size, [], None if is_whole else absent, unfinished)
+            entry = Entry(
+                name, size, [], None if is_whole else absent, unfinished, gsd_of(item)
+            )
             other = entries.setdefault(key, entry).name
             if other != name:
                 raise ValueError(f'id {key} is of {other} and of {name}')

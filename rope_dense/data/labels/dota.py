@@ -53,7 +53,12 @@ def read_dota(part: Split, classes: Sequence[str] | None, report: Report) -> Rea
 
     def read(path: Path, image: Path) -> Labelled:
         lines = read_object_lines(path)
-        return Labelled(image, [shape_in(path, *line, has) for line in lines])
+        item = Labelled(image, [shape_in(path, *line, has) for line in lines])
+        for _, line in read_numbered_lines(path):
+            name, _, value = line.partition(':')
+            if name.lower() == 'gsd':
+                item.gsd = value
+        return item
 
     def count(path: Path) -> int | None:
         return sum(has_corners(line) for _, line in read_object_lines(path)) or None

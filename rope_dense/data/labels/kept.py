@@ -23,7 +23,7 @@ from .inventory import Inventory, digest_of, state_of, time_of
 from .label_folder import Split
 
 Json = dict[str, Any]
-VERSION = 8  # of the rules that make the files; a new one makes them anew
+VERSION = 9  # of the rules that make the files; a new one makes them anew
 WAIT = 3600.0  # seconds for another process that reads the same labels
 SAMPLED = 50  # images whose bytes are compared, too
 STATE, HEADERS, MOVED = 'state.json', 'headers.json', 'split.json'

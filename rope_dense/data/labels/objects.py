@@ -52,6 +52,8 @@ class Labelled:
     lost: list[tuple[str, str, str]] = field(default_factory=list)
     # Classes that are no background here where they have no object; None for all.
     labelled: frozenset[str] | None = None
+    # Ground distance of a pixel as the labels have it, see ``data.ground``; None for none.
+    gsd: object = None
 
     def leave_out(self, kind: str, where: str, label: str = '') -> None:
         """Leave out an object; an image that loses all of its objects is left out, too."""

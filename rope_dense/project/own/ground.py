@@ -6,7 +6,7 @@ from statistics import geometric_mean
 from mmengine.registry import TRANSFORMS
 
 from ...backbones.archs import VIT_ARCHS, ViTArch, find_arch
-from ...data.ground import file_distance
+from ...data.ground import GroundDistance
 from ...data.images.headers import read_header
 from ...utils.config_parts import kind, nodes
 from .augment import all_pipelines
@@ -33,11 +33,13 @@ def set_ground(cfg: dict, own: Own, data: OwnData) -> None:
             'own.ground_distance: mosaics, which own.mosaic=False leaves out, and the windows of '
             'detection and instance take no metres'
         )
+    coco = listings(data)
+    ground = GroundDistance(coco, default)
     inputs = []
     for file in sample_files(files_in(data.files['train']), READ):
         header = read_header(file)
         side = own.tile or min(header.height, header.width)
-        inputs.append((file_distance(str(file)) or default) * side / own.size)
+        inputs.append((ground.find(file) or default) * side / own.size)
     trained = geometric_mean(inputs or [default])
     said = f'positions in metres: {trained:.3g} m a pixel of the input, on average'
     cfg['own_data'] = '; '.join(filter(None, [cfg.get('own_data'), said]))
@@ -50,7 +52,9 @@ def set_ground(cfg: dict, own: Own, data: OwnData) -> None:
     if model.get('test_cfg', {}).get('mode') == 'slide':
         model['test_cfg'] = dict(mode='whole')  # crops have no distance
     for pipeline in filter(None, pipelines):
-        step = dict(type='rope_dense.data.ground.GroundDistance', default=default)
+        step = dict(
+            type='rope_dense.data.ground.GroundDistance', coco=coco, default=default
+        )
         pack = pipeline[-1]
         if kind(pack) == 'TestTimeAug':
             *views, (pack,) = pack['transforms']
@@ -60,3 +64,9 @@ def set_ground(cfg: dict, own: Own, data: OwnData) -> None:
         packing = TRANSFORMS.get(f'{cfg["default_scope"]}.{kind(pack)}')
         usual = inspect.signature(packing).parameters['meta_keys'].default
         pack['meta_keys'] = (*pack.get('meta_keys', usual), 'ground_distance')
+
+
+def listings(data: OwnData) -> list[list[str]]:
+    """(COCO file, folder of its images) of the splits of objects."""
+    parts = [files for files in data.files.values() if 'img' in files['data_prefix']]
+    return [[files['ann_file'], files['data_prefix']['img']] for files in parts]

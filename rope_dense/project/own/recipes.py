@@ -28,6 +28,7 @@ from ...engine.figure_source import EVALUATED
 from ...utils.config_parts import all_datasets, nodes
 from ...utils.progress import is_first_here
 from .adapt import adapt_config
+from .augment import all_pipelines
 from .data import OwnData, check_root, files_in, own_inventory
 from .detectors import (
     detection_config,
@@ -37,7 +38,7 @@ from .detectors import (
     realtime_masks_config,
 )
 from .fit import set_box_limit
-from .ground import set_ground
+from .ground import listings, set_ground
 from .maps import depth_config, semantic_config
 from .settings import Given, Own, OwnObjects, OwnSemantic
 from .tasks import TASKS, Found, find_data, read_settings, stored_settings
@@ -258,3 +259,6 @@ def set_data_files(cfg: Config, own: Own, data: OwnData, is_moved: bool) -> None
         if labels and metric.get('ann_file') == labels:
             metric['ann_file'] = data.files['val']['ann_file']
             set_box_limit(metric, data.most_objects)
+    for _, step in nodes(all_pipelines(cfg)):
+        if 'coco' in step:  # ``GroundDistance``
+            step['coco'] = listings(data)
