@@ -386,7 +386,7 @@ def metres(args: argparse.Namespace) -> Iterator[dict]:
                 )
                 data = ('--data', one, '--split', 'val')
                 output, _, _ = run(folder, 'test', folder / path.stem, *data)
-                row = about | dict(tested_in=distance, scaling='none')
+                row = about | dict(tested_in=f'{distance:g}', scaling='none')
                 yield row | figures_of(output)
 
 
