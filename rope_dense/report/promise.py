@@ -11,7 +11,6 @@ in tests/report/test_promise.py.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,26 +36,18 @@ LIMITS = (
     'images like them. It does not hold for each image or each set, for another camera, place or '
     'season, or at another image size; nor if the model was trained on these images.'
 )
-
-
 NOT_CHOSEN = (
     'Not if these images chose the checkpoint: --split test or --data has others.'
 )
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What is found or missed: its name, and how its thresholds are used."""
-
-    name: str
-    use: str
-
-
-OBJECTS = Kind('objects', 'predict --score report takes')
-PIXELS = Kind(
-    'pixels',
-    'the mask of a class has the pixels whose probability, of predict --scores, is at least',
-)
+# What is found or missed, and how its thresholds are used.
+OBJECTS, PIXELS = 'objects', 'pixels'
+USE = {
+    OBJECTS: 'predict --score report takes',
+    PIXELS: 'the mask of a class has the pixels whose probability, of predict --scores, is at '
+    'least',
+}
 
 
 def images_needed(share: float) -> int:
@@ -144,7 +135,7 @@ def needed_margins(boxes: np.ndarray, objects: np.ndarray) -> np.ndarray:
 
 
 def add_promise(
-    page: ReportPage, found: np.ndarray, classes: Sequence[str], kind: Kind
+    page: ReportPage, found: np.ndarray, classes: Sequence[str], kind: str
 ) -> None:
     """Add the thresholds that keep ``record.promise``, and its margins, for all and each class.
 
@@ -155,43 +146,43 @@ def add_promise(
         return
     for label, name in enumerate([ALL, *classes]):
         chosen = found[found['label'] == label] if label else found
-        promise['rows'].append(promise_row(name, promise, chosen, kind))
+        promise.rows.append(promise_row(name, promise, chosen, kind))
     said = promise_text(promise, kind)
-    most = promise['rows'][0]['threshold']
+    most = promise.rows[0]['threshold']
     if most is not None:
         said += f' {NOT_CHOSEN}'
-        for row in promise['rows'][1:]:
+        for row in promise.rows[1:]:
             # No class may break the promise of all, nor its own.
             own = row['threshold']
             if own is None:
                 own = most
-                promise['without'].append(row['class'])
-            promise['thresholds'][row['class']] = min(most, own)
-    if promise['without']:
-        names = ', '.join(promise['without'])
+                promise.without.append(row['class'])
+            promise.thresholds[row['class']] = min(most, own)
+    if promise.without:
+        names = ', '.join(promise.without)
         said += f' No threshold of their own: {names}; the one of all is used.'
     print(said)
     page.section(
         'A threshold with a promise',
-        f'{said} {LIMITS} Each row counts the images that have such {kind.name}; {kind.use} '
+        f'{said} {LIMITS} Each row counts the images that have such {kind}; {USE[kind]} '
         'the lower threshold of a class and of all.',
     )
-    page.add_table(promise['rows'])
+    page.add_table(promise.rows)
 
 
-def promise_row(name: str, promise: Promise, found: np.ndarray, kind: Kind) -> Row:
+def promise_row(name: str, promise: Promise, found: np.ndarray, kind: str) -> Row:
     """Threshold and margin of a class, or why there is none."""
-    miss = promise['miss']
+    miss = promise.miss
     number = len(np.unique(found['image']))
     level = promised_level(-found['score'], found, miss)
-    row: Row = {'class': name, 'images': number, kind.name: int(found['size'].sum())}
+    row: Row = {'class': name, 'images': number, kind: int(found['size'].sum())}
     row['threshold'] = None if level is None else -level
-    if promise['margin'] is not None:
-        row['margin'] = promised_level(found['margin'], found, promise['margin'])
-    needed = images_needed(min(miss, promise['margin'] or miss))
+    if promise.margin is not None:
+        row['margin'] = promised_level(found['margin'], found, promise.margin)
+    needed = images_needed(min(miss, promise.margin or miss))
     row['note'] = ''
     if number < needed:
-        row['note'] = f'needs {needed} images with such {kind.name}'
+        row['note'] = f'needs {needed} images with such {kind}'
     elif level is None:
         never = shares_of(found) @ np.isinf(found['score']) / number
         most = max_loss(number, miss)
@@ -199,19 +190,19 @@ def promise_row(name: str, promise: Promise, found: np.ndarray, kind: Kind) -> R
     return row
 
 
-def promise_text(promise: Promise, kind: Kind) -> str:
+def promise_text(promise: Promise, kind: str) -> str:
     """The promise of all classes in a sentence, or why there is none."""
-    row = promise['rows'][0]
-    start = f'--miss {promise["miss"]:g}: '
+    row = promise.rows[0]
+    start = f'--miss {promise.miss:g}: '
     if row['threshold'] is None:
         return f'{start}no threshold keeps it: {row["images"]} images, {row["note"]}.'
     text = (
-        f'{start}at score {row["threshold"]:.4f} at most {100 * promise["miss"]:g} % of the '
-        f'{kind.name} of a new image are missed, in expectation ({row["images"]} images).'
+        f'{start}at score {row["threshold"]:.4f} at most {100 * promise.miss:g} % of the '
+        f'{kind} of a new image are missed, in expectation ({row["images"]} images).'
     )
-    if promise['margin'] and row['margin'] is not None:
+    if promise.margin and row['margin'] is not None:
         text += (
             f' Boxes that grow by {row["margin"]:.3f} of their width or height on each side leave '
-            f'at most {100 * promise["margin"]:g} % found and not contained.'
+            f'at most {100 * promise.margin:g} % found and not contained.'
         )
     return f'{text} {row["note"]}'.strip()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypedDict
 
 import numpy as np
@@ -24,20 +24,23 @@ class ScoreRange(TypedDict):
     right: float
 
 
-class Promise(TypedDict):
+@dataclass
+class Promise:
     """The thresholds that keep a promise, see ``promise``.
 
-    `miss`, `margin`: shares of the objects or pixels that may be missed, and be found but not
-    contained in their boxes, None for any. `rows`: of all, then of each class. `thresholds`: by
-    class, of predictions that keep both promises; empty if there is none. `without`: the classes
-    that have no threshold of their own.
+    Attributes:
+        miss, margin: shares of the objects or pixels that may be missed, and be found but not
+            contained in their boxes, None for any.
+        rows: of all, then of each class.
+        thresholds: by class, of predictions that keep both promises; empty if there is none.
+        without: the classes that have no threshold of their own.
     """
 
     miss: float
     margin: float | None
-    rows: list[Row]
-    thresholds: dict[str, float]
-    without: list[str]
+    rows: list[Row] = field(default_factory=list)
+    thresholds: dict[str, float] = field(default_factory=dict)
+    without: list[str] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -60,7 +63,7 @@ class Record:
 
     def text(self) -> str:
         """The text of report.json; what is None is left out."""
-        content = {name: x for name, x in vars(self).items() if x is not None}
+        content = {name: x for name, x in asdict(self).items() if x is not None}
         return json_text(content)
 
 

@@ -110,7 +110,7 @@ def checked_promise(
         raise UsageError(
             '--miss: the model knows the images of --split train; give --split test or --data'
         )
-    return Promise(miss=miss, margin=margin, rows=[], thresholds={}, without=[])
+    return Promise(miss, margin)
 
 
 def write_report(
@@ -139,7 +139,7 @@ def write_report(
         raise UsageError(
             f'--miss: needs objects or pixels with scores, and the task of the config is {task}'
         )
-    if promise and promise['margin'] is not None and task == 'semantic':
+    if promise and promise.margin is not None and task == 'semantic':
         raise UsageError(
             '--margin: is of boxes, and the task of the config is semantic'
         )

@@ -157,7 +157,7 @@ def promised(
     """The promise in the report.json of matches, or pixels, of the classes cat and dog."""
     checkpoint = folder / 'best.pth'
     checkpoint.write_bytes(b'weights')
-    promise = Promise(miss=miss, margin=margin, rows=[], thresholds={}, without=[])
+    promise = Promise(miss, margin)
     with Results(folder / 'report', 'report') as results:
         record = ReportRecord(
             about=dict(kind='boxes') if isinstance(matches, Matches) else {},
