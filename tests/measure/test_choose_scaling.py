@@ -16,6 +16,7 @@ from torch import nn
 from helpers.rows import attributes, column, read_json
 from helpers.tool_names import Fails
 from rope_dense.backbones import RoPENAT, RoPESwin, RoPEViT
+from rope_dense.backbones.archs import VIT_ARCHS
 from rope_dense.backbones.base import Backbone
 from rope_dense.engine.figure_source import FigureSource
 from rope_dense.measure import choose as chooser
@@ -92,8 +93,9 @@ def test_scalings_grow_with_the_images() -> None:
     assert tried(vit(), '48') == [('linear:0.75', config)]
     assert ('linear:1.5x2', config) in tried(vit(), '96x128')
     assert ('linear:2', config) in tried(vit(), '96x128', (48, 48), keep_ratio=True)
-    normalized = dict(AXIAL, coordinates=dict(type='centres'))
-    assert tried(vit(rope=normalized), '96') == temperatures
+    for name in ('dinov3_small', 'lingbot_small', 'eva02_tiny'):
+        normalized = VIT_ARCHS[name]['rope']
+        assert tried(vit(rope=normalized), '96') == temperatures
     assert tried(vit(rope=None), '96') == []
 
 
