@@ -268,7 +268,7 @@ class SegmentationFiles(Writer):
         if self.output.wanted.scores and 'seg_logits' in sample:
             path = path_in(SCORES, source, '.npy')
             self.write(source, path, array_content(class_scores(sample)))
-        drawn = draw(self.visualizer, source.picture, image, sample, with_labels=False)
+        drawn = draw(self.visualizer, source.picture, image, sample)
         return drawn, {}
 
     def write_labels(self, source: Source, labels: np.ndarray) -> None:

@@ -179,7 +179,7 @@ def draw_both_labels(
     for labels in image.content:
         pixels = torch.from_numpy(labels.astype(np.int64))
         sample = SegDataSample(pred_sem_seg=PixelData(data=pixels[None]))
-        drawn.append(draw(visualizer, 'report', picture, sample, with_labels=False))
+        drawn.append(draw(visualizer, 'report', picture, sample))
     return side_by_side(*drawn)
 
 

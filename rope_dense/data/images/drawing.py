@@ -5,12 +5,13 @@ import warnings
 from typing import Any
 
 import cv2
-import matplotlib
 import numpy as np
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
+from ..classes import distinct_colour
 from ..panoptic import OFFSET
+from .captions import segment_captions, without_captions, write_captions
 
 LEGEND = 72  # pixels: width of a legend
 GAP = 4  # before its bar
@@ -27,20 +28,33 @@ def draw(
 ) -> np.ndarray:
     """A copy of an image (BGR) with a prediction drawn on it, by ``add_datasample``.
 
-    Names of classes are drawn as they are, and not as formulas. ``settings`` such as
-    ``draw_gt=True, draw_pred=False`` draw the truth.
+    Names are those of ``captions``. ``settings`` such as ``draw_gt=True, draw_pred=False``
+    draw the truth.
     """
     if 'pred_panoptic_seg' in sample:
         num_classes = len(visualizer.dataset_meta['classes'])
         if not (sample.pred_panoptic_seg.sem_seg % OFFSET < num_classes).any():
             sample = copy.copy(sample)
             del sample.pred_panoptic_seg  # mmdet cannot draw no segment
+    from mmseg.visualization import SegLocalVisualizer
+
     rgb = np.ascontiguousarray(image[..., ::-1])
-    with warnings.catch_warnings(), matplotlib.rc_context({'text.parse_math': False}):
+    meta = visualizer.dataset_meta
+    classes = meta['classes']
+    palette = meta.get('palette') or [*map(distinct_colour, range(len(classes)))]
+    painter, captions = without_captions(visualizer, rgb, palette)
+    shown = {'draw_gt': False} | settings
+    if isinstance(visualizer, SegLocalVisualizer):
+        shown['with_labels'] = False  # as they are small
+        labels = sample.get('gt_sem_seg' if shown['draw_gt'] else 'pred_sem_seg')
+        captions += segment_captions(labels.data[0].numpy(), classes, palette)
+    with warnings.catch_warnings():
         # Rotated boxes reach beyond the image.
         warnings.filterwarnings('ignore', '.*out of bounds')
-        visualizer.add_datasample(name, rgb, sample, **{'draw_gt': False} | settings)
-    return np.ascontiguousarray(visualizer.get_image()[..., ::-1])
+        painter.add_datasample(name, rgb, sample, **shown)
+    names = {tuple(palette[number]): name for number, name in enumerate(classes)}
+    drawn = write_captions(painter.get_image(), captions, names)
+    return np.ascontiguousarray(drawn[..., ::-1])
 
 
 def draw_depth(image: np.ndarray, depth: np.ndarray) -> np.ndarray:
