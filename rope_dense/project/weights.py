@@ -98,13 +98,8 @@ def check_initial_weights(cfg: Config, model: nn.Module) -> None:
             checkpoint = node.get('checkpoint')
             if not is_remote(checkpoint):
                 read_ahead(fetch(checkpoint), f'{key}.checkpoint {str(checkpoint)!r}')
+    check_same_as(cfg)
     path = cfg.get('load_from')
-    names = names_same_as(cfg).keys() - cfg.get('own_renamed', ())
-    if names and not path and not cfg.get('resume'):
-        raise UsageError(
-            f'own.same_as: the labels have no {", ".join(sorted(names))}; it names classes of '
-            '--load-from, which is not given'
-        )
     if path and not is_remote(path):
         prepare_start(cfg, model, path)
 
@@ -143,8 +138,22 @@ def names_same_as(cfg: Config) -> dict[str, str]:
     return other_names((cfg.get('own') or {}).get('same_as') or ())
 
 
+def check_same_as(cfg: Config) -> None:
+    """Raise UsageError for names of ``own.same_as`` that no label and no model can have."""
+    names = names_same_as(cfg).keys() - cfg.get('own_renamed', ())
+    if names and not cfg.get('load_from') and not cfg.get('resume'):
+        raise UsageError(
+            f'own.same_as: the labels have no {", ".join(sorted(names))}; it names classes of '
+            '--load-from, which is not given'
+        )
+
+
 def say_class_rows(cfg: Config, model: nn.Module) -> None:
-    """Say which rows of classes a training keeps, if the file that it starts from is here."""
+    """Say which rows of classes a training keeps, if the file that it starts from is here.
+
+    UsageError as of a training.
+    """
+    check_same_as(cfg)
     path = cfg.get('load_from')
     if path and not cfg.get('resume') and os.path.isfile(path):
         origin = f'load_from {path!r}'
@@ -179,8 +188,7 @@ def keep_class_rows(
         for word, known in ((name, names), (other, either)):
             if word not in known:
                 raise UsageError(
-                    f'own.same_as={name}={other}: give OURS=THEIRS, and {word!r} is none of '
-                    f'{", ".join(known)}'
+                    f'own.same_as={name}={other}: {word!r} is none of {", ".join(known)}'
                 )
     if stored == names:
         return

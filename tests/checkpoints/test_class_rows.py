@@ -147,9 +147,9 @@ def test_some_classes_stay_and_others_are_new(
     labels = 'bbox_head.denoising.labels.weight'
     torch.testing.assert_close(mine[labels][1:], weights[labels][[1, 3]])
     cfg.own.same_as = ['square=bx']
-    with pytest.raises(UsageError, match="give OURS=THEIRS, and 'bx' is none of dog"):
+    with pytest.raises(UsageError, match="square=bx: 'bx' is none of dog"):
         started(cfg, weights, theirs, tmp_path)
-    with pytest.raises(UsageError, match="and 'bx' is none of circle, square"):
+    with pytest.raises(UsageError, match="'bx' is none of circle, square"):
         started(cfg, weights, ['circle', 'square'], tmp_path)
     with pytest.raises(UsageError, match='classes of --load-from, which is not given'):
         check_initial_weights(Config(dict(cfg, load_from=None)), model)
@@ -169,16 +169,19 @@ def test_a_recipe_says_which_rows_stay(
     cfg.own.same_as = ['square=box']
     cfg.dump(tmp_path / 'config.py')
     kept = 'circle, square, star, cross, ring'
+    path = str(tmp_path / 'config.py')
     for file, says in (
         ('x.pth', f'kept: {kept}; new: triangle; left: dog'),
         ('y.pth', ''),
     ):
-        print_recipe(
-            str(tmp_path / 'config.py'), load_from=str(tmp_path / file), resume=None
-        )
+        print_recipe(path, load_from=str(tmp_path / file), resume=None)
         text = capsys.readouterr().out
         assert ('load_from: classes' in text) == bool(says)
         assert says in text
+    with pytest.raises(UsageError, match=r'same_as: the labels have no box; it'):
+        print_recipe(path, load_from=None, resume=None)
+    with pytest.raises(UsageError, match=r'own\.same_as=box: give OURS=THEIRS'):
+        task_config('realtime', shapes, tmp_path, same_as=['box'])
 
 
 def test_published_detectors_of_80_classes_name_them() -> None:

@@ -102,6 +102,7 @@ class Own:
                 f'None for random values; only {", ".join(WORDS)} have weights of their own'
             )
         self.labelled_parts  # noqa: B018  ValueError
+        other_names(getattr(self, 'same_as', ()))  # ValueError
         check_choice('own.augment', self.augment, (None, *AUGMENTS))
         check_choice('own.flip', self.flip, (None, 'none', *FLIPS))
         check_channels(self)
@@ -348,9 +349,14 @@ def task_settings(kind: type[Settings], given: Given) -> Settings:
 
 
 def other_names(same_as: Sequence[str]) -> dict[str, str]:
-    """Our classes by their other names, of ['OURS=THEIRS' ...]."""
-    pairs = [pair.partition('=') for pair in same_as]
-    return {theirs: ours for ours, _, theirs in pairs}
+    """Our classes by their other names, of ['OURS=THEIRS' ...]; ValueError for other words."""
+    found = {}
+    for pair in same_as:
+        ours, _, theirs = map(str.strip, pair.partition('='))
+        if not (ours and theirs):
+            raise ValueError(f'own.same_as={pair}: give OURS=THEIRS')
+        found[theirs] = ours
+    return found
 
 
 def started_processes() -> int | None:
