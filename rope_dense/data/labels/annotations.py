@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ NESTED = (
 )
 NO_OUTLINE = 'object without a polygon or mask (its box is taken as one)'
 IGNORED = 'object marked iscrowd, ignore or difficult (neither trained nor evaluated)'
+BEYOND = 'object of a class that its image is not labelled for (learned)'
 CUT = 0.9  # share of a box within the image: less counts as cut
 FARTHEST = 1e9  # pixels: no image is as large
 SLACK = 0.01  # pixels outside of an image: the box stays as it is
@@ -113,6 +114,7 @@ def annotate(
             report.leave_out(LABELLED_TWICE, name, rules.count(item))
             continue
         seen.add(item.file)
+        item.labelled = rules.labelled_in(item, part.inventory.root)
         try:
             image = part.inventory.header(item.file)
         except ValueError:  # no image, or cut off
@@ -146,31 +148,12 @@ def annotate(
         )
         if item.gsd is not None:
             entry.update(gsd=str(item.gsd), labels=part.source.name)
-        labelled = rules.labelled_in(item, part.inventory.root)
-        note_beyond(annotations, labelled, name, rules, report)
-        yield entry, annotations, labelled
+        yield entry, annotations, item.labelled
     if wrong_sizes:
         raise ValueError(
             f'{part.images}: {len(wrong_sizes)} images have another size than their labels say '
             f'(width x height): {"; ".join(wrong_sizes[:3])}. Were images resized after labelling?'
         )
-
-
-def note_beyond(
-    annotations: Sequence[dict[str, Any]],
-    labelled: Set[str] | None,
-    name: str,
-    rules: Rules,
-    report: Report,
-) -> None:
-    """Note the objects of classes that their image is not labelled for, which are learned."""
-    if labelled is None:
-        return
-    known = {rules.numbers.get(label) for label in labelled}
-    for annotation in annotations:
-        if annotation['category_id'] not in known and not annotation['iscrowd']:
-            kind = 'object of a class that its image is not labelled for (learned)'
-            report.note(kind, name)
 
 
 def annotations_of(
@@ -220,6 +203,8 @@ def annotations_of(
             found.append(annotation)
             if is_crowd:
                 report.note(IGNORED, where)
+            elif item.labelled is not None and label not in item.labelled:
+                report.note(BEYOND, where)
             others.append(annotation)
     return found
 
