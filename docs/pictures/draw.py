@@ -12,11 +12,12 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from PIL import Image, ImageOps
+from PIL import Image
 
 from rope_dense.backbones.windows import shifted_plan
 from rope_dense.data.generated.shapes import make_scene, render
@@ -210,22 +211,37 @@ def embeddings() -> Iterator[tuple[str, GridRoPE]]:
         yield f'Axial, {kind} for 28 x 28', rope
 
 
-TILE = 400, 300  # width and height of a picture of predictions
+WIDTH, GAP = 1200, 6  # pixels: of joined predictions, and between them
 
 
 def predictions(*given: Path) -> Image.Image:
-    """Pictures, or the middle ones of folders of predictions, in rows of three."""
-    width, height = TILE
-    rows = -(-len(given) // 3)
-    joined = Image.new('RGB', (min(len(given), 3) * width, rows * height), 'white')
-    for index, path in enumerate(given):
+    """Pictures, or the middle ones of folders of predictions, whole in rows of three or fewer."""
+    pictures = []
+    for path in given:
         if path.is_dir():
             files = sorted((path / 'pictures').iterdir())
             path = files[len(files) // 2]
-        tile = ImageOps.pad(Image.open(path).convert('RGB'), TILE, color='white')
-        row, column = divmod(index, 3)
-        joined.paste(tile, (column * width, row * height))
-    return joined.quantize(256)
+        pictures.append(Image.open(path).convert('RGB'))
+    rows = []
+    for row in np.array_split(np.arange(len(pictures)), -(-len(pictures) // 3)):
+        aspects = [pictures[index].width / pictures[index].height for index in row]
+        height = round((WIDTH - GAP * (len(row) - 1)) / sum(aspects))
+        strip = Image.new('RGB', (WIDTH, height), 'white')
+        left = 0
+        for index, aspect in zip(row, aspects, strict=True):
+            size = round(height * aspect), height
+            strip.paste(
+                pictures[index].resize(size, Image.Resampling.LANCZOS), (left, 0)
+            )
+            left += size[0] + GAP
+        rows.append(strip)
+    total = sum(strip.height for strip in rows) + GAP * (len(rows) - 1)
+    joined = Image.new('RGB', (WIDTH, total), 'white')
+    top = 0
+    for strip in rows:
+        joined.paste(strip, (0, top))
+        top += strip.height + GAP
+    return joined.quantize(256, kmeans=3)  # which keeps the colours of thin lines
 
 
 def main(out: Path = Path(__file__).parent, *predicted: Path) -> None:

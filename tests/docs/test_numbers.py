@@ -171,7 +171,7 @@ def test_pictures_are_drawn(program: str, pictures: list[str], tmp_path: Path) -
 
 
 def test_predictions_are_drawn(tmp_path: Path) -> None:
-    """The middle ones of folders, or a picture, whole in tiles in rows of three."""
+    """The middle ones of folders, or a picture, whole in rows as wide as each other."""
     for folder, number, width in (('boxes', 5, 80), ('depth', 1, 40)):
         (tmp_path / folder / 'pictures').mkdir(parents=True)
         for index in range(number):
@@ -180,11 +180,15 @@ def test_predictions_are_drawn(tmp_path: Path) -> None:
     draw = runpy.run_path(str(ROOT / 'docs/pictures/draw.py'))['predictions']
     wide, square = tmp_path / 'boxes', tmp_path / 'depth'
     drawn = draw(wide, wide / 'pictures/0.png', wide, square).convert('RGB')
-    assert drawn.size == (1200, 600)
-    places = {(200, 150): (100, 80, 0), (600, 150): (0, 80, 0), (200, 450): (0, 40, 0)}
+    # Two wide ones above a wide one beside a square.
+    assert drawn.size == (1200, 298 + 6 + 398)
+    places = {(590, 5): (100, 80, 0), (610, 290): (0, 80, 0)}
+    places |= {(790, 310): (100, 80, 0), (810, 700): (0, 40, 0)}
+    places |= {(599, 100): (255, 255, 255), (799, 400): (255, 255, 255)}
+    places |= {(599, 301): (255, 255, 255)}
     for place, colour in places.items():
         assert drawn.getpixel(place) == colour
-    assert drawn.getpixel((20, 450)) == (255, 255, 255)  # beside a square
+    assert draw(wide).width == 1200
 
 
 def test_configs_are_counted() -> None:
