@@ -330,7 +330,8 @@ def check_whole_backbone(model: nn.Module, weights: StateDict, origin: str) -> N
     if problem:
         raise UsageError(
             f'{origin} does not fit the {"backbone" if start else "model"} of the config: '
-            f'{problem}. Weights of a backbone alone are for model.backbone.init_cfg='
+            f'{problem}; give the --weights (None begins with convolutions) or --cfg-options that '
+            'it was trained with. Weights of a backbone alone are for model.backbone.init_cfg='
             "dict(type='Pretrained', checkpoint=...)"
         )
 

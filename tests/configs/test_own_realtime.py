@@ -12,6 +12,7 @@ from mmengine.registry import DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
+from rope_dense.backbones.layers import ConvPatchEmbed, PatchEmbed
 from rope_dense.data.generated import ShapesSettings, write_shapes
 from rope_dense.engine.train_loop import set_epoch
 from rope_dense.export.trained import resize_of
@@ -194,6 +195,14 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
     cfg = load(data, weights=None)
     assert cfg.model.backbone.init_cfg is None
     assert cfg.optim_wrapper.paramwise_cfg.get('lr_mult') == {}
+
+
+def test_without_weights_convolutions_make_the_tokens(data: Path) -> None:
+    assert 'conv_stem' not in load(data).model.backbone
+    embed = random_model(load(data, weights=None)).backbone.patch_embed
+    assert isinstance(embed, ConvPatchEmbed)
+    cfg = load(data, weights=None, backbone='eva02_tiny')  # patches of 14 pixels
+    assert type(random_model(cfg).backbone.patch_embed) is PatchEmbed
 
 
 def test_the_lines_of_the_page_put_swin_below(data: Path, tmp_path: Path) -> None:
