@@ -113,12 +113,9 @@ def find_objects(
             folder = replace(folder, classes=listed)
         return folder
 
-    def find(inventory: Inventory) -> LabelFolder:
-        return evaluated(inventory, find_all)
-
     found = write_canonical(
         inventory,
-        find,
+        partial(evaluated, find=find_all),
         CONVERTED,
         own.classes,
         Rules(oriented, outlines, own.labelled_parts, same_as),
