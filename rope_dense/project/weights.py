@@ -183,25 +183,25 @@ def keep_class_rows(
     if not stored or not names:
         return
     same_as = names_same_as(cfg)
-    for other, name in same_as.items():
-        either = [*stored, *cfg.get('own_renamed', ())]
-        for word, known in ((name, names), (other, either)):
-            if word not in known:
-                raise UsageError(
-                    f'own.same_as={name}={other}: {word!r} is none of {", ".join(known)}'
-                )
+    others = [*stored, *cfg.get('own_renamed', ())]
+    for theirs, ours in same_as.items():
+        if ours not in names or theirs not in others:
+            raise UsageError(
+                f'own.same_as={ours}={theirs}: ours are {", ".join(names)}, theirs '
+                f'{", ".join(others)}'
+            )
     if stored == names:
         return
-    theirs = [same_as.get(name, name) for name in stored]
-    sources = [theirs.index(name) if name in theirs else None for name in names]
+    given = [same_as.get(name, name) for name in stored]
+    sources = [given.index(name) if name in given else None for name in names]
     kept = []
     is_sharded = cfg.get('runner_type', 'Runner') != 'Runner'  # then there are no rows
     if not is_sharded and keep_rows(weights, expected, sources, len(stored)):
-        kept = [name for name in names if name in theirs]
+        kept = [name for name in names if name in given]
     said = dict(
         kept=kept,
         new=[name for name in names if name not in kept],
-        left=[name for name in theirs if name not in names],
+        left=[name for name in given if name not in names],
     )
     parts = [f'{word}: {", ".join(some) or "none"}' for word, some in said.items()]
     print(f'load_from: classes {"; ".join(parts)}')
