@@ -388,7 +388,9 @@ def quiet_tracing() -> Iterator[None]:
     oblivious = symbolic_config.patch(  # type: ignore[attr-defined]  # a method that torch adds
         backed_size_oblivious=True
     )
-    with warnings.catch_warnings(), torch.no_grad(), oblivious:
+    # Sizes are symbols, and to compare and rebuild them takes longer than an operation.
+    uncached = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
+    with warnings.catch_warnings(), torch.no_grad(), oblivious, uncached:
         warnings.filterwarnings('ignore', category=FutureWarning, message='.*LeafSpec')
         logging.disable(logging.WARNING)
         try:

@@ -1,8 +1,8 @@
 """Write a traced program to an ONNX file that other people's programs can read."""
 
 import json
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,6 +13,7 @@ import torch
 from onnx_ir.passes import common
 from onnxscript import optimizer, version_converter
 from torch.export import ExportedProgram
+from torch.fx import Interpreter, Node
 from torch.onnx import OnnxExporterError, ONNXProgram
 
 from .client import Resize
@@ -69,10 +70,9 @@ def write_program(
 
 def to_onnx(exported: ExportedProgram, graph: Graph, opset: int) -> ONNXProgram:
     """The operators of a program in ONNX; decomposed only if one has no translation."""
-    whole = patch.object(exported, 'run_decompositions', return_value=exported)
-    for decomposed in (whole, nullcontext()):
+    for attempt in (as_traced(exported), nullcontext()):
         try:
-            with decomposed:
+            with attempt:
                 program = torch.onnx.export(
                     exported,
                     dynamo=True,
@@ -89,6 +89,24 @@ def to_onnx(exported: ExportedProgram, graph: Graph, opset: int) -> ONNXProgram:
             while cause.__cause__ is not None:
                 cause = cause.__cause__
     raise ValueError(f'the model cannot be written to ONNX: {cause}') from cause
+
+
+@contextmanager
+def as_traced(exported: ExportedProgram) -> Iterator[None]:
+    """Within this context torch does not decompose a program, and takes its values as traced.
+
+    To insert casts it would compute the shape of each value once more, a fifth of an export.
+    """
+    compute = Interpreter.run_node
+
+    def value(interpreter: Interpreter, node: Node) -> Any:
+        if 'val' in node.meta:
+            return node.meta['val']
+        return compute(interpreter, node)
+
+    whole = patch.object(exported, 'run_decompositions', return_value=exported)
+    with whole, patch.object(Interpreter, 'run_node', value):
+        yield
 
 
 def name_axes(graph: ir.Graph) -> None:

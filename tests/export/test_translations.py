@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from helpers.exported import assert_plain, assert_same, onnx, run, session
 from rope_dense.export import exporter, onnx_file
@@ -215,6 +216,25 @@ def test_other_operators_are_decomposed(tmp_path: Path) -> None:
     path, image = tmp_path / 'operators.onnx', torch.randn(1, 3, 19, 20)
     written(compute, path, 3)
     assert_same(run(session(path), image), compute(image))
+
+
+def test_shapes_are_inferred_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While tracing, without a cache of sizes: what ONNX has to add alone is computed later."""
+    computed = []
+    call = torch.fx.Interpreter.call_function
+
+    def counted(interpreter: torch.fx.Interpreter, target: Any, *given: Any) -> Any:
+        computed.append(target)
+        return call(interpreter, target, *given)
+
+    monkeypatch.setattr(torch.fx.Interpreter, 'call_function', counted)
+    with exporter.quiet_tracing():
+        assert not FakeTensorMode().cache_enabled
+    written(numbers, tmp_path / 'operators.onnx', 14)
+    aten = torch.ops.aten
+    assert {*computed} <= {aten._to_copy.default, aten.scalar_tensor.default}
 
 
 def test_files_that_few_programs_can_run_are_refused(tmp_path: Path) -> None:
