@@ -149,14 +149,44 @@ class PublishedDINOHead(DINOHead):
         )
         if not self.skip_ignored:
             return labels, weights, *others
-        weights = weights[:, None].repeat(1, self.cls_out_channels)
         negatives = others[-1]
         size = bbox_pred.new_tensor(img_meta['img_shape'][1::-1])  # width, height
-        centres = bbox_pred[negatives, :2] * size
-        for box, label in zip(*img_meta.get('ignored', ((), ())), strict=True):
-            inside = (centres >= box[:2]) & (centres <= box[2:])
-            weights[negatives[inside.all(-1)], label] = 0
+        centres = bbox_pred[negatives, None, :2] * size
+        weights = self.without_ignored(weights, negatives, centres, img_meta)
         return labels, weights, *others
+
+    def _get_dn_targets_single(
+        self, gt_instances: InstanceData, img_meta: dict, dn_meta: dict[str, int]
+    ) -> tuple:
+        """mmdet's targets; a class that is ignored in the whole image has no negative queries.
+
+        Their places are not known here: inside a smaller ignored object they are background.
+        """
+        labels, weights, *others = super()._get_dn_targets_single(
+            gt_instances, img_meta, dn_meta
+        )
+        if not self.skip_ignored:
+            return labels, weights, *others
+        height, width = img_meta['img_shape'][:2]
+        corners = weights.new_tensor([[1, 1], [width - 1, height - 1]])
+        weights = self.without_ignored(weights, others[-1], corners, img_meta)
+        return labels, weights, *others
+
+    def without_ignored(
+        self, weights: Tensor, negatives: Tensor, points: Tensor, img_meta: dict
+    ) -> Tensor:
+        """A weight [N, classes] for each weight [N]: 0 for the classes of ignored objects.
+
+        Args:
+            negatives: [M], the queries that are background.
+            points: [M, P, 2] or [P, 2], x and y in pixels, which the ignored object has to hold.
+        """
+        weights = weights[:, None].repeat(1, self.cls_out_channels)
+        for box, label in zip(*img_meta.get('ignored', ((), ())), strict=True):
+            is_inside = (points >= box[:2]) & (points <= box[2:])
+            is_ignored = is_inside.flatten(-2).all(-1).expand(len(negatives))
+            weights[negatives[is_ignored], label] = 0
+        return weights
 
     def loss_by_feat(self, *given: Any) -> dict[str, Tensor]:
         """mmdet's losses, of the four outputs in float32.

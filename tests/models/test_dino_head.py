@@ -330,6 +330,27 @@ def test_ignored_objects_are_no_background(monkeypatch: pytest.MonkeyPatch) -> N
     assert (weights == 1).all()  # of its class alone
 
 
+def test_denoising_has_no_background_of_a_class_ignored_in_the_whole_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside mmdet's weights; a smaller ignored object changes none."""
+    head = head_of(PublishedDINOHead)
+    truth = InstanceData(
+        bboxes=torch.tensor([[10.0, 10.0, 30.0, 40.0]]), labels=torch.tensor([1])
+    )
+    meta = dict(num_denoising_queries=4, num_denoising_groups=2)
+    places = torch.tensor([[0.0, 0.0, 100.0, 60.0], [50.0, 30.0, 100.0, 60.0]])
+    image = dict(img_shape=(60, 100), ignored=(places, torch.tensor([2, 0])))
+    weights, negatives = head._get_dn_targets_single(truth, image, meta)[1::4]
+    assert weights.tolist() == [1] * 4
+    monkeypatch.setattr(head, 'skip_ignored', True)
+    weights, negatives = head._get_dn_targets_single(truth, image, meta)[1::4]
+    assert negatives.tolist() == [1, 3]
+    assert weights[:, 2].tolist() == [1, 0, 1, 0]
+    weights[:, 2] = 1
+    assert (weights == 1).all()
+
+
 def test_ignored_objects_of_samples_reach_the_targets(
     model: nn.Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
