@@ -93,7 +93,7 @@ def write_captions(
 ) -> np.ndarray:
     """A copy of an image (RGB) with captions, but for those that would cover another.
 
-    Where most of them would cover other objects, the names of the colours are in the corner
+    Where a third of them would cover other objects, the names of the colours are in the corner
     instead.
     """
     font = font_of(max(LEAST, round(scale(image) / LINES)))
@@ -112,7 +112,7 @@ def write_captions(
             crowded += 1
         elif not meets.all(1).any():
             placed.append((caption, place))
-    if crowded > max(FEW, len(captions) / 2):
+    if crowded > max(FEW, len(captions) / 3):
         colours = {tuple(one.colour) for one in captions}
         placed = []
         for colour, name in names.items():
