@@ -114,14 +114,16 @@ def test_a_crowd_has_its_names_in_the_corner() -> None:
         assert (picture[y + 6 : y + 9, x + 6 : x + 9] == 40).all()
 
 
-def test_the_middle_of_a_rotated_box_has_its_name() -> None:
-    boxes = torch.tensor([[200.0, 150, 90, 60, 0.5]])
-    objects = InstanceData(bboxes=boxes, labels=torch.tensor([0]))
-    visualizer = named(RotLocalVisualizer(name='drawing'), 'name')
+def test_a_rotated_box_has_its_name_above_it() -> None:
+    boxes = torch.tensor([[200.0, 80, 20, 20, 0], [200, 200, 90, 60, np.pi / 2]])
+    objects = InstanceData(bboxes=boxes, labels=torch.tensor([0, 1]))
+    objects.scores = torch.ones(2)
+    visualizer = named(RotLocalVisualizer(name='drawing'), 'first', 'second')
     sample = DetDataSample(pred_instances=objects)
-    objects.scores = torch.ones(1)
     picture = draw(visualizer, 'a.png', grey(300, 400), sample)
-    assert coloured(picture[140:150, 200:230], RED).sum() > 50
+    assert coloured(picture[58:70, 190:230], RED).sum() > 100
+    assert coloured(picture[143:155, 170:210], BLUE).sum() > 100
+    assert (picture[165:235, 180:220] == 40).all()
 
 
 @pytest.mark.parametrize('kind', ['gt', 'pred'])

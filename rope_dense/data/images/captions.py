@@ -56,16 +56,26 @@ def without_captions(
 ) -> tuple[Visualizer, list[Caption]]:
     """A visualizer for an image, in colours of classes, and the list where it puts its texts."""
     captions = list[Caption]()
+    outlines = list[
+        np.ndarray
+    ]()  # of rotated boxes, which are drawn before their texts
     painter = copy.copy(visualizer)
+
+    def draw_polygons(polygons: Any, **settings: Any) -> Visualizer:
+        outlines.extend(map(np.asarray, polygons))
+        return visualizer.__class__.draw_polygons(painter, polygons, **settings)
 
     def keep(
         text: str, position: Any, *, colors: Colour, **settings: Any
     ) -> Visualizer:
-        x, y = map(float, position)
         is_middle = settings.get('horizontal_alignments') == 'center'
+        if outlines and not is_middle:
+            position = outlines[len(captions)].min(0)
+        x, y = map(float, position)
         captions.append(Caption(text, x, y, colors, is_middle))
         return painter
 
+    painter.draw_polygons = draw_polygons
     painter.draw_texts = keep
     painter.dataset_meta = visualizer.dataset_meta | dict(palette=palette)
     painter.text_color = palette
