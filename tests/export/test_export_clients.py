@@ -23,7 +23,7 @@ import torch
 from PIL import Image
 
 from helpers.exported import run, session
-from helpers.exported_models import deim
+from helpers.exported_models import shallow
 from rope_dense.export import export
 from rope_dense.export.exporter import graph_for
 
@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Image.fromarray(noise).resize((150, 110), Image.BICUBIC).save(
         folder / 'picture.png'
     )
-    model = deim(divisor=32)
+    model = shallow(divisor=32)
     with torch.no_grad():
         options = dict(rgb=True, top=20, score=None, resized=OPTIONS['resize'])
         scores = graph_for(model, options)(image_of(folder))[0][0]

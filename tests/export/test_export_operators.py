@@ -61,11 +61,6 @@ def test_a_position_table_has_no_cubic_resize(windows: Path) -> None:
     assert_plain(windows)
 
 
-@pytest.mark.slow
-def test_a_detector_with_a_threshold(boxes: Path) -> None:
-    assert_plain(boxes)
-
-
 @pytest.mark.parametrize(
     'name', ['windows', pytest.param('boxes', marks=pytest.mark.slow)]
 )

@@ -270,12 +270,13 @@ def deim(size: str = 's', divisor: int = 1, **settings: Any) -> DEIM:
     return model.eval()
 
 
-def shallow(last: int = 0) -> DEIM:
+def shallow(last: int = 0, divisor: int = 1) -> DEIM:
     """A ViT of one block, and one more decoder layer than the ``last`` one that counts."""
     settings = config()
     backbone, head = settings['backbone'], settings['bbox_head']
     backbone['arch'] |= dict(depth=1)
     return deim(
+        divisor=divisor,
         backbone=backbone | dict(out_indices=(0,)),
         neck=dict(type='MeanMapPyramid', in_channels=32, out_channels=32),
         encoder=settings['encoder'] | dict(num_blocks=1),

@@ -296,7 +296,9 @@ def is_duplicate(overlap: Tensor, labels: Tensor) -> Tensor:
     be repeated itself, so there is no loop, and it is traced for any batch and M.
     """
     alike = overlap & (labels[:, :, None] == labels[:, None])
-    return alike.triu(1).any(1)
+    # Not triu, which programs that run exported files may lack.
+    place = torch.arange(labels.shape[1], device=labels.device)
+    return (alike & (place[:, None] < place)).any(1)
 
 
 def overlap_above(corners: Tensor, iou: float) -> Tensor:
