@@ -242,6 +242,8 @@ def test_batches_depend_on_their_number_alone() -> None:
     assert (
         len(set(numbers)) == len(numbers) == 7 * 2 * 3
     )  # no image repeats another's numbers
+    drawn_by_model = [str(numbers) for _, *numbers in everything]
+    assert len({*drawn_by_model}) == 7  # nor an iteration another's, of dropout
     assert drawn(rank=1)[0] != everything[0] != drawn(seed=1)[0]
 
 
