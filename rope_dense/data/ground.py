@@ -53,9 +53,8 @@ class GroundDistance(BaseTransform):
             checked_number('GroundDistance: default', default, above=0)
 
     def find(self, path: str | Path) -> float | None:
-        """Metres of a pixel of a file; None if nothing is known."""
-        known = self.known.get(os.path.realpath(path))
-        return known or file_distance(str(path)) or self.default
+        """Metres of a pixel of a file as its labels or the file say; None if neither does."""
+        return self.known.get(os.path.realpath(path)) or file_distance(str(path))
 
     def read_labels(self, path: str, folder: str) -> None:
         """Take the distances of the images of a COCO file that has some."""
@@ -71,7 +70,7 @@ class GroundDistance(BaseTransform):
     def transform(self, results: dict) -> dict:
         """Add the distance."""
         path = results.get('img_path') or self.file
-        distance = self.default if path is None else self.find(path)
+        distance = (path and self.find(path)) or self.default
         if distance is None:
             raise ValueError(
                 f'{path}: no distance on the ground: give images[].gsd in a COCO file of '

@@ -118,6 +118,11 @@ def export(
     resized = resize if resize_inside else None
     options = dict(rgb=rgb, top=top, score=score, resized=resized)
     graph = graph_for(model, options, torch.float32 if dtype == torch.int8 else dtype)
+    if getattr(backbone_of(model), 'ground_distance', None):
+        raise ValueError(
+            'ground_distance: a model with positions in metres cannot be exported, as a file takes '
+            'images without their distances; train without own.ground_distance'
+        )
     if path.suffix[1:] not in graph.formats:
         names = ' or '.join(f'NAME.{suffix}' for suffix in graph.formats)
         refuse('path', str(path), f'{names} for {type(model).__name__}')

@@ -88,7 +88,7 @@ def choose_scaling(
         raise UsageError('each of several tasks is tested with its own config')
     tested = with_validation(cfg)
     check_metric(tested)
-    model = ready(tested, 'test', weights=weights).model
+    model = ready(tested, 'test', has_weights=False).model
     trained = trained_size(tested)
     if train_size is not None:
         trained = to_2tuple(parse_size(train_size))
@@ -107,6 +107,7 @@ def choose_scaling(
             f'--draws {draws}: to compare {most} settings of a size with the config takes '
             f'{DRAWS * most}, or noise is taken for a gain'
         )
+    ready(tested, 'test', weights=weights, model=model)
     samples = samples_of(tested, images, judge, seed)
     results = Results(Path(cfg.work_dir) / FOLDER, 'choose-scaling')
     names = ['choice.json', 'choice.png']

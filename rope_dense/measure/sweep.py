@@ -153,7 +153,7 @@ class Sweep:
         Raises:
             UsageError, CheckpointError, ValueError: they do not fit.
         """
-        model = ready(config, 'test', weights=checkpoint).model
+        model = ready(config, 'test', has_weights=False).model
         training_size = trained_size(config)
         if train_size is not None:
             training_size = to_2tuple(parse_size(train_size))
@@ -161,6 +161,7 @@ class Sweep:
         settings = [with_factor(evaluator, x, training_size) for x in settings]
         for setting in settings:
             evaluator.apply(setting)
+        ready(config, 'test', weights=checkpoint, model=model)
         results = Results(
             Path(config.work_dir) / 'resolutions.json',
             Identity.of(config, name, checkpoint),

@@ -79,6 +79,11 @@ class RotaryEmbedding(nn.Module, ABC):
 
         return super()._apply(apply, recurse)
 
+    @property
+    def is_scalable(self) -> bool:
+        """True if a type of ``RopeScaling`` other than 'none' is allowed."""
+        return False
+
     def set_scaling(self, scaling: RopeScaling | None) -> None:
         """Adapt the frequencies to larger grids; ValueError if this embedding cannot scale so."""
         if scaling is not None:
@@ -178,12 +183,12 @@ class GridRoPE(RotaryEmbedding):
             positions = coordinates.on_ground(positions, *ground)
         return linear_rotary(positions, freqs, *settings, size)
 
+    @property
+    def is_scalable(self) -> bool:
+        return not self.coordinates.is_normalized
+
     def set_scaling(self, scaling: RopeScaling | None) -> None:
-        if (
-            scaling is not None
-            and scaling.type != 'none'
-            and self.coordinates.is_normalized
-        ):
+        if scaling is not None and scaling.type != 'none' and not self.is_scalable:
             raise ValueError(
                 f'rope_scaling: type {scaling.type!r} adapts frequencies to larger grids, and the '
                 f'coordinates of this rope, {self.coordinates}, cover the same range on every grid '

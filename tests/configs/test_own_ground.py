@@ -82,6 +82,7 @@ def test_a_recipe_refers_to_the_mean_of_its_images(data: Path):
     # sqrt(0.5 x 2) metres, and 2 pixels of the input for each of the file
     assert cfg.model.backbone.ground_distance == pytest.approx(0.5)
     assert 'positions in metres: 0.5 m a pixel of the input' in cfg.own_data
+    assert '0 of 2 images that were looked at have none of their own' in cfg.own_data
     assert cfg.model.test_cfg == dict(mode='whole')
     assert load(data, tile=32).model.backbone.ground_distance == pytest.approx(0.25)
     trained = load(data, backbone='small', weights='default')  # at 512 pixels
@@ -182,7 +183,9 @@ def test_predictions_know_the_images_of_the_labels(data: Path, tmp_path: Path):
     for split in ('train', 'val'):
         assert step.find(root / f'images/{split}/0.tif') == 0.125
     assert step.find(data / 'images/val/0.tif') == 0.5  # of the same name
-    assert step.find(tmp_path / '0.png') == 0.7
+    unknown = tmp_path / '0.png'
+    assert step.find(unknown) is None
+    assert step.transform(dict(img_path=unknown))['ground_distance'] == 0.7
     model = Watched()
     file = root / 'images/val/0.tif'
     with DefaultScope.overwrite_default_scope('mmdet'):
@@ -239,7 +242,10 @@ def test_the_head_of_a_dota_file(tmp_path: Path, head: str, distance: float):
     settings = dict(train=None, val=None, augment='none')
     cfg = load(tmp_path, 'oriented', **settings)
     assert cfg.model.backbone.ground_distance == pytest.approx(distance / 2)
-    assert step_of(cfg).find(tmp_path / 'val/images/a.png') == distance
+    sample = step_of(cfg).transform(dict(img_path=tmp_path / 'val/images/a.png'))
+    assert sample['ground_distance'] == distance
+    number = int(distance == 0.7)
+    assert f'{number} of 1 images that were looked at have none' in cfg.own_data
 
 
 class Watched(nn.Module):

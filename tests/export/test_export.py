@@ -171,6 +171,11 @@ REFUSED = {
         {},
         "size 'dynamic': windows that follow the image",
     ),
+    'metres': (
+        lambda: vit(ground_distance=0.3),
+        dict(size=(64, 64)),
+        'ground_distance: a model with positions in metres cannot be exported',
+    ),
     'temperature': (
         lambda: vit(rope_scaling=SCALING),
         {},

@@ -172,10 +172,12 @@ def test_each_split_of_an_export(task: str, export, tmp_path: Path) -> None:
     export(tmp_path / 'data')
     cfg = trained_on(task, tmp_path / 'data')
     assert evaluated(cfg) == numbered('valid')
-    for asked, split in (('test', 'test'), ('train', 'train'), ('val', 'valid')):
+    for asked, split in (('train', 'train'), ('test', 'test'), ('val', 'valid')):
         find_anew(cfg, asked=asked)
         assert evaluated(cfg) == numbered(split)
         assert f'{NUMBERS[split]} labelled images' in cfg.own_data
+        said = f'{NUMBERS[split]} images are training images of the run'
+        assert (said in cfg.own_data) == (asked == 'train')
     # The data of the training in another folder: not its training images.
     shutil.copytree(tmp_path / 'data', tmp_path / 'moved')
     cfg = trained_on(task, tmp_path / 'data')

@@ -21,6 +21,7 @@ from helpers.field import files
 from rope_dense.data.unlabelled import FeatureMetric
 from rope_dense.project.load import find_model, load_config
 from rope_dense.project.model import build_model
+from rope_dense.project.own.text import Text
 from rope_dense.training import train
 from rope_dense.utils.errors import UsageError
 from rope_dense.utils.results import ForeignFileError
@@ -186,21 +187,26 @@ def test_a_collapse_is_said(capsys: pytest.CaptureFixture) -> None:
     [
         (
             dict(teacher='dinov3_large'),
-            'teacher_weights: name the weights of dinov3_large',
+            'teacher_weights=default: name the weights of own.teacher=dinov3_large',
         ),
+        (
+            dict(teacher='small', teacher_weights=Text('None')),
+            'own.teacher_weights=None: name the weights of own.teacher=small',
+        ),
+        (dict(teacher='huge', teacher_weights='a.pth'), "own.teacher='huge': no such"),
         (dict(teacher_size=448), 'give own.teacher, too'),
         (dict(lora=4), 'adapters are for runs without'),
         (dict(patience=3), 'own.patience: not for pictures without labels'),
         (dict(weights='a.pth', blocks=99), 'own.blocks'),
-        (dict(teacher='sliding'), 'own.weights, which cannot be None'),
+        (dict(teacher='sliding'), 'own.weights=None: with own.teacher=sliding'),
         (
             dict(teacher='sliding', weights='a.pth', teacher_weights='b.pth'),
-            'leave own.teacher_weights out',
+            'own.teacher_weights=b.pth: .* leave it out',
         ),
         (dict(max_growth=2), 'give own.teacher=sliding, too'),
         (dict(teacher='sliding', weights='a.pth', max_growth=1), 'more than 1'),
     ],
-    ids='teacher size lora patience blocks random other growth least'.split(),
+    ids='teacher none huge size lora patience blocks random other growth least'.split(),
 )
 def test_settings_that_contradict(tmp_path: Path, settings: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -215,9 +221,10 @@ def test_sliding_windows_take_whole_pictures_of_any_size(tmp_path: Path) -> None
         (tmp_path / 'bands').mkdir(exist_ok=True)
         np.save(tmp_path / f'bands/{number}.npy', noise.astype(np.uint16))
     own = dict(SMALL, data_root=tmp_path, weights='a.pth', teacher='sliding')
-    cfg = load_config('adapt', own=own)
-    assert (cfg.model.window, cfg.model.smallest) == (512, 64)
+    cfg = load_config('adapt', own=dict(own, teacher_size=176))
+    assert (cfg.model.window, cfg.model.smallest) == (176, 64)
     assert cfg.model.backbone.lora.rank == 8 and 'num_pictures' not in cfg.model
+    assert load_config('adapt', own=dict(own, size=224)).model.window == 512
     assert {tuple(x['inputs'].shape) for x in samples(cfg)} == {(3, 192, 192)}
     bands = dict(own, train='bands', channels=4, max_growth=1.5, teacher_size=48)
     for augment in ('published', 'light', 'none'):
@@ -233,6 +240,27 @@ def test_sliding_windows_take_whole_pictures_of_any_size(tmp_path: Path) -> None
     loss.backward()
     trained = [name for name, x in model.named_parameters() if x.grad is not None]
     assert trained and all('lora' in name for name in trained)
+
+
+@pytest.mark.parametrize(
+    'settings, window, largest',
+    [
+        (dict(), 512, 192),
+        (dict(teacher_size=192), 192, 192),
+        (dict(teacher_size=96, max_growth=1.6), 96, 102),  # of 6 tokens each
+        (dict(backbone='small', size=80), 256, 240),
+    ],
+)
+def test_a_window_of_the_whole_picture_is_refused(
+    tmp_path: Path, settings: dict, window: int, largest: int
+) -> None:
+    """Its map is the student's own: a loss of 0, of which nothing is learned."""
+    for number in range(2):
+        picture(tmp_path / f'{number}.png', number)
+    own = dict(SMALL, data_root=tmp_path, weights='a.pth', teacher='sliding')
+    said = f'a window of {window} pixels covers the largest picture, of {largest}, so'
+    with pytest.raises(UsageError, match=said):
+        load_config('adapt', own=own | settings)
 
 
 def test_a_student_of_its_sliding_windows_starts_another_task(

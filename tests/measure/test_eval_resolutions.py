@@ -273,3 +273,16 @@ def test_bad_settings_stop_before_anything_is_tested(
         assert message in capsys.readouterr().err
     assert not tested
     assert not work_dir.exists()
+
+
+@pytest.mark.parametrize('name', ['eval_resolutions', 'choose_scaling'])
+def test_a_scaling_is_refused_before_weights_are_read(
+    segmentor: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    empty = tmp_path / 'empty.pth'
+    empty.touch()
+    given = [segmentor.config, empty, '--sizes', 64, '--scaling', 'ntk']
+    given += ['--work-dir', tmp_path / 'work']
+    assert command(name)([*map(str, given)]) == 2
+    assert "'ntk' changes the theta" in capsys.readouterr().err
+    assert not (tmp_path / 'work').exists()

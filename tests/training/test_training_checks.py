@@ -7,9 +7,11 @@ import pytest
 import torch
 from mmengine.config import Config
 from PIL import Image
+from torch import nn
 
 from helpers.small_configs import make_data
 from helpers.tool_names import Fails, Main
+from rope_dense.backbones import RoPEViT
 from rope_dense.project.checks.recipe import positions_text
 from rope_dense.project.checks.schedule import warn_of_random_weights, warn_of_sgd
 from rope_dense.project.model import build_model, build_shapes, random_model
@@ -155,6 +157,19 @@ def test_crops_of_another_size_than_img_size_give_a_warning(
     assert 'scalings are relative to 14 x 14 tokens' in positions_text(model)
     model.backbone.set_rope_scaling(dict(type='linear'))
     assert '14 x 14 tokens, and as without one up to them' in positions_text(model)
+
+
+def test_no_scaling_is_offered_to_coordinates_that_refuse_each() -> None:
+    settings = dict(embed_dims=32, depth=1, num_heads=2)
+    rope = dict(type='AxialRoPE', coordinates=dict(type='centres', normalize='max'))
+    model = nn.Module()
+    model.backbone = RoPEViT(settings, rope=rope)
+    with pytest.raises(ValueError, match='cover the same range'):
+        model.backbone.set_rope_scaling(dict(type='linear'))
+    assert 'scaling' not in positions_text(model)
+    model.backbone.set_rope_scaling(dict(type='none', temperature='log'))
+    said = "scaled by {'type': 'none', 'temperature': 'log'}, relative to 14 x 14"
+    assert said in positions_text(model)
 
 
 @pytest.mark.parametrize(

@@ -144,8 +144,10 @@ def maps_text(model: nn.Module) -> str:
 def positions_text(model: nn.Module) -> str:
     """Rotary embeddings, and other position embeddings by the names of their parameters."""
     ropes: dict[str, list[int]] = {}
+    is_scalable = False
     for part in model.modules():
         if isinstance(part, RotaryEmbedding):
+            is_scalable |= part.is_scalable
             ropes.setdefault(repr(part), []).append(num_parameters(part))
     texts = []
     for text, sizes in ropes.items():
@@ -163,11 +165,12 @@ def positions_text(model: nn.Module) -> str:
         if ropes:
             scaling = build_scaling(backbone.rope_scaling, backbone.pretrain_grid)
             height, width = backbone.pretrain_grid if scaling is None else scaling.grid
-            text = f'scalings are relative to {height} x {width} tokens'
+            text = f'relative to {height} x {width} tokens'
             if scaling is not None and scaling.changes:
-                text = f'scaled by {backbone.rope_scaling}, relative to {height} x {width} tokens'
                 text += '' if scaling.factor else ', and as without one up to them'
-            texts.append(text)
+                texts.append(f'scaled by {backbone.rope_scaling}, {text}')
+            elif is_scalable:
+                texts.append(f'scalings are {text}')
         scale = first_layer_scale(backbone)
         if scale is not None:
             texts.append(f'LayerScale of blocks begins at {scale:g}')

@@ -41,19 +41,29 @@ def adapt_config(own: OwnAdapt, data: OwnData) -> dict:
     cfg['param_scheduler'][:0] = fit.warm_up(iterations)
     fit.finish_config(cfg, own, data)
     if is_sliding:
-        slide(cfg, own)
+        slide(cfg, own, round(growth * own.size))
     elif own.teacher is not None:
         distil(cfg, own)
     return cfg
 
 
-def slide(cfg: dict, own: OwnAdapt) -> None:
-    """Make the model a distillation from its own sliding windows, of whole pictures, in place."""
+def slide(cfg: dict, own: OwnAdapt, largest: int) -> None:
+    """Make the model a distillation from its own sliding windows, of whole pictures, in place.
+
+    ValueError where a window is no smaller than the largest picture, of so many pixels a side.
+    """
     vit = own.vit
     model = cfg['model']
     fit.set_everywhere(cfg['train_dataloader'], 'ratio_range', (1.0, 1.0))
     del model['num_pictures']
-    window = own.teacher_size or vit.window_size * vit.patch_size
+    step = vit.patch_size
+    window = own.teacher_size or vit.window_size * step
+    if window // step >= largest // step:
+        raise ValueError(
+            f'own.teacher=sliding: a window of {window} pixels covers the largest picture, of '
+            f'{largest}, so there is nothing to learn: give a larger own.size or own.max_growth, '
+            'or a smaller own.teacher_size'
+        )
     model.update(type='SlidingDistiller', window=window, smallest=own.size)
     model['backbone']['output_prefix'] = None
 

@@ -54,13 +54,13 @@ class OwnBackbone:
         return 'small' if self.channels > 256 else 'tiny'
 
 
-def find_backbone(name: str) -> OwnBackbone:
+def find_backbone(name: str, setting: str = 'own.backbone') -> OwnBackbone:
     """The backbone of a key of ``WORDS`` or of an architecture's name; ValueError if neither."""
     arch, weights = WORDS.get(name, (name, None))
     if arch not in VIT_ARCHS:
         allowed = dict.fromkeys([*WORDS, *VIT_ARCHS])
         raise ValueError(
-            f'own.backbone={name!r}: no such architecture{did_you_mean(name, allowed)}; allowed: '
+            f'{setting}={name!r}: no such architecture{did_you_mean(name, allowed)}; allowed: '
             f'{", ".join(allowed)}'
         )
     vit = find_arch(ViTArch, VIT_ARCHS, arch)

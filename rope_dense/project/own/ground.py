@@ -36,12 +36,19 @@ def set_ground(cfg: dict, own: Own, data: OwnData) -> None:
     coco = listings(data)
     ground = GroundDistance(coco, default)
     inputs = []
+    number = 0
     for file in sample_files(files_in(data.files['train']), READ):
         header = read_header(file)
         side = own.tile or min(header.height, header.width)
-        inputs.append((ground.find(file) or default) * side / own.size)
+        distance = ground.find(file)
+        number += distance is None
+        inputs.append((distance or default) * side / own.size)
     trained = geometric_mean(inputs or [default])
-    said = f'positions in metres: {trained:.3g} m a pixel of the input, on average'
+    said = (
+        f'positions in metres: {trained:.3g} m a pixel of the input, on average; {number} '
+        f'of {len(inputs)} images that were looked at have none of their own (gsd, GeoTIFF): '
+        'own.ground_distance'
+    )
     cfg['own_data'] = '; '.join(filter(None, [cfg.get('own_data'), said]))
     if own.weights is not None:
         vit = find_arch(ViTArch, VIT_ARCHS, own.vit.arch)

@@ -272,7 +272,7 @@ class OwnAdapt(Own):
     # Without adapters: train the last ones only; None for all.
     blocks: int | None = None
     teacher: str | None = None  # as `backbone`, or ``SLIDING``: distil its features
-    teacher_weights: str = 'default'
+    teacher_weights: str | None = 'default'  # None is refused
     # Pixels: side of the crops for the teacher; None for `size`. Of the windows of ``SLIDING``;
     # None for the backbone's crops of pre-training.
     teacher_size: int | None = None
@@ -306,10 +306,15 @@ class OwnAdapt(Own):
             checked_integer('own.blocks', self.blocks, 1, self.vit.depth)
         is_default = self.teacher_weights == 'default'
         if self.teacher == SLIDING:
-            if not is_default or self.weights is None:
+            if self.weights is None:
                 raise ValueError(
-                    'own.teacher=sliding: the teacher is the backbone with own.weights, which '
-                    'cannot be None; leave own.teacher_weights out'
+                    'own.weights=None: with own.teacher=sliding they are the teacher, too; name '
+                    'the weights of the backbone'
+                )
+            if not is_default:
+                raise ValueError(
+                    f'own.teacher_weights={self.teacher_weights}: the teacher of '
+                    'own.teacher=sliding has own.weights; leave it out'
                 )
         elif self.max_growth is not None:
             raise ValueError('own.max_growth: give own.teacher=sliding, too')
@@ -318,8 +323,13 @@ class OwnAdapt(Own):
                 raise ValueError(
                     'own.teacher_weights, own.teacher_size: give own.teacher, too'
                 )
-        elif is_default and find_backbone(self.teacher).weights is None:
-            raise ValueError(f'own.teacher_weights: name the weights of {self.teacher}')
+        else:
+            vit = find_backbone(self.teacher, 'own.teacher')
+            if (vit.weights if is_default else self.teacher_weights) is None:
+                raise ValueError(
+                    f'own.teacher_weights={self.teacher_weights}: name the weights of '
+                    f'own.teacher={self.teacher}'
+                )
 
 
 Settings = TypeVar('Settings', bound=Own)
