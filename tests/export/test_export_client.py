@@ -18,6 +18,7 @@ from torch import nn
 from helpers.exported import (
     assert_plain,
     assert_same,
+    onnx,
     pixels,
     run,
     session,
@@ -262,6 +263,8 @@ def test_weights_of_eight_bits(tmp_path: Path) -> None:
     weights = sum(x.numel() * x.element_size() for x in graph.parameters())
     assert metadata['backbone_dtype'] == 'int8'
     assert path.stat().st_size < weights
+    kinds = {tensor.data_type for tensor in onnx.load(path).graph.initializer}
+    assert onnx.TensorProto.INT8 in kinds
     image = pixels(2, 3, 96, 128)
     scores, expected = run(session(path), image)[0], graph(image)[0]
     assert 1e-5 < (scores - expected).abs().max() < 0.1
