@@ -1,5 +1,6 @@
 """configs/own: what follows from the settings, on data that is there and where it is not."""
 
+import re
 from itertools import cycle
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from mmengine.registry import MODELS, PARAM_SCHEDULERS, DefaultScope
 from mmengine.runner import Runner
 
 from helpers.grid import CONFIGS
+from rope_dense.backbones import RoPEViT
+from rope_dense.backbones.archs import VIT_ARCHS, ViTArch, find_arch
 from rope_dense.data.generated import (
     SEGMENTATION_METAINFO,
     ShapesSettings,
@@ -318,6 +321,19 @@ def test_wrong_settings_are_named(
     with pytest.raises(UsageError) as error:
         load(task, data, **settings)
     assert says in str(error.value)
+
+
+def test_the_page_names_the_backbones_whose_positions_grow() -> None:
+    found = set()
+    for name in VIT_ARCHS.keys() - WORDS.keys():
+        rope = find_arch(ViTArch, VIT_ARCHS, name).rope
+        arch = dict(embed_dims=128, depth=1, num_heads=2)
+        attention = RoPEViT(arch, rope=rope).blocks[0].attn
+        if attention.rope is not None and attention.rope.is_scalable:
+            found.add(name.split('_')[0])
+    page = (CONFIGS.parent / 'docs' / 'evaluation.md').read_text()
+    (named,) = re.findall(r'Of `own.backbone` positions of (.+) grow', page)
+    assert {*re.findall(r'`(\w+)_`', named)} == found
 
 
 def test_lines_of_a_copy_change_what_its_settings_give(
