@@ -41,7 +41,7 @@ def set_ground(cfg: dict, own: Own, data: OwnData) -> None:
         header = read_header(file)
         side = own.tile or min(header.height, header.width)
         distance = ground.find(file)
-        number += distance is None
+        number += not distance
         inputs.append((distance or default) * side / own.size)
     trained = geometric_mean(inputs or [default])
     said = (

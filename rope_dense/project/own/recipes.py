@@ -164,7 +164,7 @@ def find_anew(cfg: Config, data_root: str | None = None, asked: str = '') -> Non
     if asked and (data is None or data.state != cfg.get('own_state')):
         seen = files_in(cfg.own_files['train'])
         data = find_evaluated(cfg, own, asked)
-        if data_root is not None or asked == 'train':
+        if data_root or asked == 'train':
             data = replace(data, text=f'{data.text}{seen_text(data, seen)}')
         cfg[EVALUATED] = asked
     assert data is not None
