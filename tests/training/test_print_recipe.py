@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from helpers import foundation
 from helpers.grid import CONFIGS, GRID, Leaf, build_offline
@@ -217,7 +218,7 @@ def test_options_of_a_training(
     print_recipe: Main, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     demo = str(CONFIGS / 'demo' / 'dino_vitdet_rope_mixed_shapes.py')
-    (path := tmp_path / 'x.pth').touch()
+    torch.save(dict(state_dict={'x': torch.zeros(1)}), path := tmp_path / 'x.pth')
     options = ['--amp', 'bf16', '--ema', '--load-from', str(path), '--cfg-options']
     assert print_recipe([demo, *options, 'model.backbone.frozen_stages=all']) == 0
     captured = capsys.readouterr()
