@@ -197,6 +197,14 @@ def test_without_weights_all_learn_alike(data: Path) -> None:
     assert cfg.optim_wrapper.paramwise_cfg.get('lr_mult') == {}
 
 
+def test_short_runs_without_weights_average_their_last_iterations(data: Path) -> None:
+    def momentum(**own: object) -> float:
+        return load(data, **own).custom_hooks[0].momentum
+
+    assert momentum(weights=None) == 0.05
+    assert momentum() == momentum(weights=None, epochs=20_000) == 1e-4
+
+
 def test_without_weights_convolutions_make_the_tokens(data: Path) -> None:
     assert 'conv_stem' not in load(data).model.backbone
     embed = random_model(load(data, weights=None)).backbone.patch_embed

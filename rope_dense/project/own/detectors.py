@@ -47,6 +47,8 @@ SHORT_MAL_GAMMA, SHORT_NMS = 1.0, 0.7
 RANDOM_QUERIES, RANDOM_DENOISING = 100, 20
 RANDOM_MASK_LOSSES = dict(mask=1.0, dice=1.0)
 RANDOM_REPEATS = 6  # queries that learn an object; its duplicates are left out
+# The average of the weights: of the last 20 iterations, as the published one is of thousands.
+SHORT_AVERAGE = dict(momentum=0.05, gamma=20)
 MOST_QUERIES = 900  # as DINO's; three for each object of the fullest image up to there
 # Of an anchor or proposal in an ignored object, which is no background then.
 IGNORED_SHARE = 0.5
@@ -172,6 +174,8 @@ def realtime_config(
         model['test_cfg']['nms_iou'] = SHORT_NMS
     if own.weights is None:
         head['matching']['repeats'] = RANDOM_REPEATS
+        if is_short:
+            cfg['custom_hooks'][0].update(SHORT_AVERAGE)
     if own.weights is None and is_short and own.augment is None and own.mosaic is None:
         own = replace(own, augment='light')
     # No more queries than the smallest square batch, of multi-scale training, has tokens of 8.
