@@ -66,5 +66,6 @@ def fill_rows(checkpoint: dict, own: Mapping[str, Tensor]) -> None:
     """
     weights = checkpoint.get('state_dict', {})
     for key in filter(has_rows, weights.keys() & own.keys()):
-        start = own[key].detach().to(weights[key])
-        weights[key] = weights[key].where(~weights[key].isnan(), start)
+        lost = weights[key].isnan()
+        if lost.any():
+            weights[key] = weights[key].where(~lost, own[key].detach().to(weights[key]))

@@ -71,6 +71,13 @@ def test_rows_of_each_kind_by_hand() -> None:
     assert labels.tolist() == [[3], [-1], [0]]
 
 
+def test_rows_of_other_classes_that_are_not_named_are_left() -> None:
+    key = 'bbox_head.denoising.labels.weight'
+    weights = {key: torch.ones(80, 1)}
+    fill_rows({'state_dict': weights}, {key: torch.zeros(6, 1)})
+    assert (weights[key] == 1).all()
+
+
 def test_boxes_of_no_class_are_left() -> None:
     key = 'roi_head.bbox_head.fc_reg.bias'
     weights = {key: torch.arange(4.0)}

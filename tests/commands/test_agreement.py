@@ -42,6 +42,7 @@ model = dict(
         arch=dict(_delete_=True, embed_dims=32, depth=4, num_heads=2),
         out_indices=(1, 2, 3),
         layer_scale_init_value=None,
+        conv_stem=False,  # whose random values hardly differ from place to place
     ),
     neck=dict(in_channels=32, out_channels=32),
     encoder=dict(in_channels=(32, 32, 32), embed_dims=32, feedforward_channels=32),
@@ -429,7 +430,7 @@ def test_an_image_is_tested_as_if_alone(task: str, tmp_path: Path) -> None:
     cfg.dump(tmp_path / 'whole.py')
     model = random_model(cfg)
     for name, parameter in model.named_parameters():
-        if parameter.ndim > 1 and ('head' in name or 'patch_embed' in name):
+        if parameter.ndim > 1 and 'head' in name:
             torch.nn.init.normal_(parameter, std=0.3)
     torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
     files = tmp_path / 'whole.py', tmp_path / 'weights.pth'
@@ -443,4 +444,4 @@ def test_an_image_is_tested_as_if_alone(task: str, tmp_path: Path) -> None:
         scores = [x['score'] for x in items if x['image_id'] == image['id']]
         expected = tested[image['file_name']]['pred_instances']['scores']
         assert scores == pytest.approx(expected.tolist(), abs=1e-4)
-        assert np.ptp(scores) > 0.02
+        assert np.ptp(scores) > 0.05
