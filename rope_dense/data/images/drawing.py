@@ -1,6 +1,7 @@
 """Pictures with predictions drawn on them."""
 
 import copy
+import sys
 import warnings
 from typing import Any
 
@@ -28,7 +29,7 @@ def draw(
 ) -> np.ndarray:
     """A copy of an image (BGR) with a prediction drawn on it, by ``add_datasample``.
 
-    Names are those of ``captions``. ``settings`` such as ``draw_gt=True, draw_pred=False``
+    ``captions`` writes the names. ``settings`` such as ``draw_gt=True, draw_pred=False``
     draw the truth.
     """
     if 'pred_panoptic_seg' in sample:
@@ -36,15 +37,14 @@ def draw(
         if not (sample.pred_panoptic_seg.sem_seg % OFFSET < num_classes).any():
             sample = copy.copy(sample)
             del sample.pred_panoptic_seg  # mmdet cannot draw no segment
-    from mmseg.visualization import SegLocalVisualizer
-
     rgb = np.ascontiguousarray(image[..., ::-1])
     meta = visualizer.dataset_meta
     classes = meta['classes']
     palette = meta.get('palette') or [*map(distinct_colour, range(len(classes)))]
     painter, captions = without_captions(visualizer, rgb, palette)
     shown = {'draw_gt': False} | settings
-    if isinstance(visualizer, SegLocalVisualizer):
+    mmseg = sys.modules.get('mmseg.visualization')  # of its visualizers
+    if mmseg and isinstance(visualizer, mmseg.SegLocalVisualizer):
         shown['with_labels'] = False  # as they are small
         labels = sample.get('gt_sem_seg' if shown['draw_gt'] else 'pred_sem_seg')
         captions += segment_captions(labels.data[0].numpy(), classes, palette)
