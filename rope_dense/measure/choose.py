@@ -13,7 +13,6 @@ from ..project.checks.data import build_dataset
 from ..project.contents import configured_size, datasets_of, trained_size
 from ..project.identity import Identity
 from ..project.load import Options, find_model
-from ..project.model import build_model
 from ..project.ready import ready
 from ..utils.configs import DOCS
 from ..utils.errors import UsageError
@@ -89,7 +88,7 @@ def choose_scaling(
         raise UsageError('each of several tasks is tested with its own config')
     tested = with_validation(cfg)
     check_metric(tested)
-    model = build_model(tested)
+    model = ready(tested, 'test', has_weights=False).model
     trained = trained_size(tested)
     if train_size is not None:
         trained = to_2tuple(parse_size(train_size))

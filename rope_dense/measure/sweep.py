@@ -16,7 +16,6 @@ from ..project.contents import at_size, configured_size, tile_plan, trained_size
 from ..project.identity import Identity
 from ..project.launch import init_rank, should_merge
 from ..project.load import Options, find_model
-from ..project.model import build_model
 from ..project.ready import ready
 from ..utils.configs import DOCS
 from ..utils.errors import UsageError
@@ -154,7 +153,7 @@ class Sweep:
         Raises:
             UsageError, CheckpointError, ValueError: they do not fit.
         """
-        model = build_model(config)
+        model = ready(config, 'test', has_weights=False).model
         training_size = trained_size(config)
         if train_size is not None:
             training_size = to_2tuple(parse_size(train_size))

@@ -36,15 +36,17 @@ def ready(
     model: BaseModel | None = None,
     has_runner: bool = True,
     has_data: bool = True,
+    has_weights: bool = True,
 ) -> Ready:
     """Model and loaders for loops of a config.
 
     Args:
         loops: 'train', 'val' or 'test'; the first one must be in the config.
         weights: to test; None for a training, which starts from weights of the config.
-        model: of the config, if it has been built.
+        model: of an inferencer; by default it is built.
         has_runner: a Runner reads the weights again, for which their contents are kept.
         has_data: the data of the loaders are used, too, not only their pipelines.
+        has_weights: weights and data are read at all.
 
     Raises:
         UsageError, CheckpointError, LoadError: a part cannot be built, weights or data do not fit.
@@ -53,6 +55,8 @@ def ready(
     model = build_model(cfg) if model is None else model
     check_image_sizes(cfg, model, loaders)
     stored: dict = {}
+    if not has_weights:
+        return Ready(model, loaders, stored)
     if weights is None:
         check_initial_weights(cfg, model)
     else:
